@@ -39,8 +39,7 @@ var applyTests = []test{
 }
 
 // applyUnknown requests transitions that do not exist. They change nothing.
-func applyUnknown(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func applyUnknown(t *testing.T, q *queue) {
 	q.put(item("dead", 0))
 	c := changesOf(q.claim(1))
 	q.apply(driver.OpBegin, c...)
@@ -54,8 +53,7 @@ func applyUnknown(t *testing.T, newStore Factory) {
 }
 
 // applyMixed applies a batch whose messages have different results.
-func applyMixed(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func applyMixed(t *testing.T, q *queue) {
 	q.put(items("m", 3)...)
 	q.put(item("later", far))
 	r := changesOf(q.claim(3))
@@ -75,8 +73,7 @@ func statusesOf(outcomes []driver.Outcome) []driver.Status {
 }
 
 // applyBatch makes each transition of [driver.MaxBatch] messages.
-func applyBatch(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func applyBatch(t *testing.T, q *queue) {
 	q.put(items("m", driver.MaxBatch)...)
 	leased := func() []driver.Change { return changesOf(q.take(driver.MaxBatch)) }
 	q.done(driver.OpReschedule, leased()...)
@@ -97,8 +94,7 @@ func applyBatch(t *testing.T, newStore Factory) {
 }
 
 // beginEarly begins messages before they are due.
-func beginEarly(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func beginEarly(t *testing.T, q *queue) {
 	q.put(item("a", far))
 	claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: far})
 	require.Len(t, claimed.Records, 1)
@@ -134,9 +130,9 @@ func beginEarly(t *testing.T, newStore Factory) {
 }
 
 // beginLease checks the lease of a message that has begun. It is unchanged with Visibility 0.
-func beginLease(t *testing.T, newStore Factory) {
+func beginLease(t *testing.T, q *queue) {
 	for _, visibilities := range [][]time.Duration{{2 * far, 3*far + 1, 4 * far}, {0, 0}} { // the 2nd repeats
-		q := open(t, newStore)
+		q := q.in(fmt.Sprint(len(visibilities)))
 		q.put(item("a", 0))
 		claimed := q.claim(1)
 		lease := claimed[0].LeaseEnd
@@ -169,8 +165,7 @@ func assertLease(t *testing.T, before, after time.Time, visibility time.Duration
 	assert.LessOrEqual(t, end, driver.InstantOf(after.Add(visibility))+1)
 }
 
-func extend(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func extend(t *testing.T, q *queue) {
 	q.put(item("a", 0), item("later", 5*far))
 	claimed := q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far})
 	changes := changesOf(claimed.Records)
@@ -201,8 +196,7 @@ func extend(t *testing.T, newStore Factory) {
 }
 
 // expire checks that expired messages are counted separately from acknowledged ones.
-func expire(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func expire(t *testing.T, q *queue) {
 	c := q.deliver("late")
 	q.done(driver.OpExpire, c)
 	q.gone("late")
@@ -217,8 +211,7 @@ func expire(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.Counters{Enqueued: 2, Acked: 1, Expired: 1}, has(q, 0, 0, 0).Counters)
 }
 
-func retry(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func retry(t *testing.T, q *queue) {
 	c := q.deliver("a")
 	enqueued := q.get("a").Enqueued
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -244,7 +237,7 @@ func retry(t *testing.T, newStore Factory) {
 }
 
 // retryReason checks that long reasons are truncated between characters.
-func retryReason(t *testing.T, newStore Factory) {
+func retryReason(t *testing.T, q *queue) {
 	for name, reason := range map[string]string{
 		"ascii":   strings.Repeat("x", contract.MaxReason+1),
 		"long":    strings.Repeat("0123456789", 10_000),
@@ -253,7 +246,7 @@ func retryReason(t *testing.T, newStore Factory) {
 		"empty":   "",
 		"special": "line\nbreak\x00 \"quoted\" {} %s 😀",
 	} {
-		q := open(t, newStore)
+		q := q.in(name)
 		for id, op := range map[string]driver.Op{"retry": driver.OpRetry, "bury": driver.OpBury} {
 			c := q.deliver(id)
 			c.Reason, c.Delay = reason, far
@@ -271,8 +264,7 @@ func retryReason(t *testing.T, newStore Factory) {
 
 // retryOutcomes mixes messages that have failed, were postponed, and were handled and are due
 // again.
-func retryOutcomes(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func retryOutcomes(t *testing.T, q *queue) {
 	ids := []string{"m000", "m001", "m002"}
 	for _, id := range ids {
 		q.put(driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 9, Repeat: "series of " + id})
@@ -324,8 +316,7 @@ func retryOutcomes(t *testing.T, newStore Factory) {
 	}
 }
 
-func release(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func release(t *testing.T, q *queue) {
 	q.put(item("a", 0))
 	was := q.get("a")
 	for _, begin := range []bool{false, true} {
@@ -348,8 +339,7 @@ func release(t *testing.T, newStore Factory) {
 	assert.Zero(t, has(q, 1, 0, 0).Retried)
 }
 
-func reschedule(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func reschedule(t *testing.T, q *queue) {
 	q.put(item("a", 2*far), item("b", 3*far))
 	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 4 * far})
 	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other message is now the earliest")
@@ -364,8 +354,7 @@ func reschedule(t *testing.T, newStore Factory) {
 
 // cancelIncarnation checks that Cancel with an Incarnation affects only messages that were enqueued
 // at that instant.
-func cancelIncarnation(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func cancelIncarnation(t *testing.T, q *queue) {
 	q.put(items("m", 3)...)
 	first := q.get("m000").Enqueued
 	q.done(driver.OpCancel, driver.Change{ID: "m000"})
@@ -394,8 +383,7 @@ func cancelIncarnation(t *testing.T, newStore Factory) {
 
 // deadIncarnation checks that Replay and Purge with an Incarnation affect only dead letters that
 // died at that instant.
-func deadIncarnation(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func deadIncarnation(t *testing.T, q *queue) {
 	died := map[string]driver.Instant{}
 	for _, id := range []string{"a", "b"} {
 		q.done(driver.OpBury, q.deliver(id))
@@ -418,8 +406,7 @@ func deadIncarnation(t *testing.T, newStore Factory) {
 }
 
 // extendByState extends messages without knowing which of them have begun.
-func extendByState(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func extendByState(t *testing.T, q *queue) {
 	q.put(item("a", 0), item("b", 0))
 	claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 2, Visibility: far, Begin: 1}).Records
 	changes := changesOf(claimed)
@@ -437,8 +424,7 @@ func extendByState(t *testing.T, newStore Factory) {
 }
 
 // repeat changes the series of messages in each state.
-func repeat(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func repeat(_ *testing.T, q *queue) {
 	for _, from := range []string{"", "daily"} {
 		for _, to := range []string{"", "weekly"} {
 			for _, state := range []string{absent, scheduled, leased, firing, dead} {
@@ -498,8 +484,7 @@ func checkRepeat(q *queue, what, state, from, to string) {
 }
 
 // retryRuns ends runs, also of a series that was changed during the run.
-func retryRuns(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func retryRuns(t *testing.T, q *queue) {
 	const removed, asked, planned, now = "removed", "asked", "planned", "now" // due times of the next run
 	for name, c := range map[string]struct {
 		repeat string
@@ -575,8 +560,7 @@ func (q *queue) checkRun(was driver.Record, counters driver.Counters, end driver
 }
 
 // cancelFiring cancels firing messages. Their series end, and with Interrupt they are marked.
-func cancelFiring(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func cancelFiring(t *testing.T, q *queue) {
 	for _, series := range []string{"", "daily"} {
 		for _, interrupt := range []bool{false, true} {
 			a := q.in(fmt.Sprint(series, interrupt))
@@ -611,8 +595,7 @@ func cancelFiring(t *testing.T, newStore Factory) {
 }
 
 // cancelEnds ends the deliveries of marked messages. They are removed.
-func cancelEnds(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func cancelEnds(t *testing.T, q *queue) {
 	acked, cancelled := driver.Counters{Enqueued: 2, Acked: 1}, driver.Counters{Enqueued: 2, Cancelled: 1}
 	for i, c := range []struct {
 		op     driver.Op

@@ -13,21 +13,11 @@ import (
 )
 
 var callTests = []test{
-	{"Call/Put", callPut},
-	{"Call/Apply", callApply},
-	{"Call/Callers", callers},
-	{"Call/Rejected", callRejected},
-	{"Call/Forgotten", callForgotten},
-}
-
-// openRemote opens a queue like open. It skips the test if no call or answer of the store is lost.
-func openRemote(t *testing.T, newStore Factory) *queue {
-	t.Helper()
-	q := open(t, newStore)
-	if !q.fixture.Remote {
-		t.Skip("this store loses no calls and answers")
-	}
-	return q
+	{"Call/Put", only(remote, callPut)},
+	{"Call/Apply", only(remote, callApply)},
+	{"Call/Callers", only(remote, callers)},
+	{"Call/Rejected", only(remote, callRejected)},
+	{"Call/Forgotten", only(remote, only(movable, callForgotten))},
 }
 
 // newCall returns a call that may take effect within a minute.
@@ -44,8 +34,7 @@ func (q *queue) call(op driver.Op, c driver.Call, id string, delay time.Duration
 
 // callPut repeats a put while its messages change, and when they are gone. The repetition must not
 // restore them.
-func callPut(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func callPut(t *testing.T, q *queue) {
 	batch := items("m", driver.MaxBatch)
 	q.put(batch[1])
 	put := driver.Put{Call: q.newCall("p", 1), Items: batch}
@@ -79,8 +68,7 @@ var callOps = []driver.Op{driver.OpCancel, driver.OpReschedule, driver.OpReplay,
 
 // callApply repeats each transition without a token after its message has changed. The answer is
 // the same, and nothing changes.
-func callApply(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func callApply(t *testing.T, q *queue) {
 	var ids []string
 	for _, op := range callOps {
 		ids = append(ids, op.String())
@@ -106,8 +94,7 @@ func callApply(t *testing.T, newStore Factory) {
 }
 
 // callers checks that a store remembers each caller's last call.
-func callers(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func callers(t *testing.T, q *queue) {
 	put := func(partition int, caller string, seq uint64) driver.Status {
 		t.Helper()
 		return q.statuses(driver.Put{Partition: partition, Call: q.newCall(caller, seq), Items: items("a", 1)})[0]
@@ -128,8 +115,7 @@ func callers(t *testing.T, newStore Factory) {
 // callRejected makes each kind of call after its NotAfter, with a NotAfter for which the store
 // would have to remember the call for too long, and after a later call by its caller. They change
 // nothing.
-func callRejected(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func callRejected(t *testing.T, q *queue) {
 	q.done(driver.OpBury, q.deliver("dead"))
 	q.put(item("m", far))
 	put := driver.Put{Items: items("new", 1)}
@@ -174,11 +160,7 @@ func callRejected(t *testing.T, newStore Factory) {
 
 // callForgotten makes calls that can no longer take effect. Calls from other callers make the store
 // forget them. A copy of a forgotten call is rejected, and is not mistaken for a new call.
-func callForgotten(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
-	if q.fixture.Advance == nil {
-		t.Skip("the test would take a minute")
-	}
+func callForgotten(t *testing.T, q *queue) {
 	var calls []driver.Put
 	for i := range 40 {
 		put := driver.Put{Call: q.newCall(fmt.Sprint("p", i), 1), Items: items(fmt.Sprint(i, "-"), 1)}

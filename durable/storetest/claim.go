@@ -19,16 +19,15 @@ var claimTests = []test{
 	{"Claim/Horizon", claimHorizon},
 	{"Claim/MaxBytes", claimMaxBytes},
 	{"Claim/Begin", claimBegins},
-	{"Claim/LostAnswer", claimLostAnswer},
-	{"Claim/LostAnswerWithExpiredLease", claimLostAnswerLate},
-	{"Claim/LostAnswersOfManyConsumers", claimLostAnswers},
-	{"Claim/Late", claimLate},
-	{"Claim/LateEndsNoLease", claimLateEndsNoLease},
+	{"Claim/LostAnswer", only(remote, claimLostAnswer)},
+	{"Claim/LostAnswerWithExpiredLease", only(remote, claimLostAnswerLate)},
+	{"Claim/LostAnswersOfManyConsumers", only(remote, claimLostAnswers)},
+	{"Claim/Late", only(remote, claimLate)},
+	{"Claim/LateEndsNoLease", only(remote, claimLateEndsNoLease)},
 }
 
 // claimOrder claims several times. Messages are ordered by due time and id.
-func claimOrder(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func claimOrder(t *testing.T, q *queue) {
 	base := driver.InstantOf(q.now().Add(far))
 	var messages []driver.PutItem
 	for i := range 200 {
@@ -51,8 +50,7 @@ func claimOrder(t *testing.T, newStore Factory) {
 }
 
 // claimHorizon claims messages that are due or become due soon, and checks Next and Lease.
-func claimHorizon(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func claimHorizon(t *testing.T, q *queue) {
 	claim := func(horizon, visibility time.Duration, next, lease string, want ...string) {
 		t.Helper()
 		c := q.claimWith(driver.Claim{Horizon: horizon, Max: 10, Visibility: visibility, MaxCrashes: 1})
@@ -78,8 +76,7 @@ func claimHorizon(t *testing.T, newStore Factory) {
 
 // claimMaxBytes checks the limit on the size of bodies. One message is claimed regardless of its
 // size.
-func claimMaxBytes(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func claimMaxBytes(t *testing.T, q *queue) {
 	for i, size := range []int{100, 100, 100, 500, 0, 0, 50, 51} {
 		m := itemWith(fmt.Sprint(i), make([]byte, size))
 		m.Delay = far + time.Duration(i)*time.Second
@@ -97,8 +94,7 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 
 // claimBegins checks that the first messages of a claim begin with it if they are due, and have a
 // different lease than others.
-func claimBegins(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func claimBegins(t *testing.T, q *queue) {
 	q.put(item("a", 0), item("b", 0), item("c", 0), item("later", far))
 	q.pass()
 	const long, short = 24*365*far + 1, 3*far/2 + 1 // not whole milliseconds
@@ -152,8 +148,7 @@ func lastToken(records []driver.Record) uint64 { return records[len(records)-1].
 
 // claimLostAnswer loses the answer to a claim. The consumer's next claim returns the same messages
 // and no others. The claim of another consumer does not return them.
-func claimLostAnswer(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func claimLostAnswer(t *testing.T, q *queue) {
 	q.put(items("m", 8)...)
 	lost := q.claimAs("a", 0, 4, 2, far)
 	require.Equal(t, []string{"m000", "m001", "m002", "m003"}, idsOf(lost))
@@ -190,8 +185,7 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 
 // claimLostAnswerLate repeats a claim after the leases of the first one have expired. MaxCrashes is
 // 1.
-func claimLostAnswerLate(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func claimLostAnswerLate(t *testing.T, q *queue) {
 	q.put(items("m", 3)...)
 	lost := q.claimAs("a", 0, 3, 2, q.short())
 	require.Len(t, lost, 3)
@@ -211,8 +205,7 @@ func claimLostAnswerLate(t *testing.T, newStore Factory) {
 }
 
 // claimLostAnswers loses the answers of more consumers than a store remembers.
-func claimLostAnswers(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func claimLostAnswers(t *testing.T, q *queue) {
 	const n = contract.ClaimConsumers + 4
 	q.put(items("m", n+1)...)
 	var lost [][]driver.Record
@@ -230,8 +223,7 @@ func claimLostAnswers(t *testing.T, newStore Factory) {
 
 // claimLate delivers claims after a later claim of the same consumer was answered. They change
 // nothing, because the consumer would not know of their messages.
-func claimLate(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func claimLate(t *testing.T, q *queue) {
 	var seen uint64
 	claim := func(seq uint64, repeat bool) []string {
 		c := driver.Claim{Consumer: "a", Seen: seen, Seq: seq, Repeat: repeat, Horizon: soon, Max: 1, Begin: 1, Visibility: far}
@@ -265,8 +257,7 @@ func claimLate(t *testing.T, newStore Factory) {
 
 // claimLateEndsNoLease delivers a late claim after leases have expired. It ends none of them. The
 // claims of other consumers do.
-func claimLateEndsNoLease(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func claimLateEndsNoLease(t *testing.T, q *queue) {
 	q.put(items("m", 1)...)
 	late := driver.Claim{Consumer: "a", Seq: 1, MaxCrashes: 9}
 	q.claimWith(driver.Claim{Consumer: "a", Seq: 2, Repeat: true})

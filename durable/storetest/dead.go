@@ -21,10 +21,8 @@ var deadTests = []test{
 }
 
 // deadLimit buries more messages than DeadLimit. The oldest are dropped.
-func deadLimit(t *testing.T, newStore Factory) {
-	c := config()
-	c.DeadLimit = 3
-	q := openAs(t, newStore(t), c)
+func deadLimit(t *testing.T, q *queue) {
+	q = q.in("limited", func(c *driver.Config) { c.DeadLimit = 3 })
 	for i := range 8 {
 		q.buried(fmt.Sprint("m", 9-i), 0) // ids in reverse order of the deaths
 	}
@@ -41,14 +39,12 @@ func deadLimit(t *testing.T, newStore Factory) {
 }
 
 // deadLimitsOfCrashes applies DeadLimit or DeadBytes to messages that die in a claim.
-func deadLimitsOfCrashes(t *testing.T, newStore Factory) {
+func deadLimitsOfCrashes(t *testing.T, q *queue) {
 	for kept, limit := range map[int64]func(*driver.Config){
 		2: func(c *driver.Config) { c.DeadLimit = 2 },
 		3: func(c *driver.Config) { c.DeadBytes = 3*int64(len("m000")) + 1 },
 	} {
-		c := config()
-		limit(&c)
-		q := openAs(t, newStore(t), c)
+		q := q.in(fmt.Sprint(kept), limit)
 		q.put(items("m", 10)...)
 		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
 		q.pass()
@@ -60,11 +56,8 @@ func deadLimitsOfCrashes(t *testing.T, newStore Factory) {
 }
 
 // deadAge lets dead letters exceed DeadAge. The next claim or the next death drops them.
-func deadAge(t *testing.T, newStore Factory) {
-	f := newStore(t)
-	c := config()
-	c.DeadAge = (&queue{fixture: f}).short()
-	q := openAs(t, f, c)
+func deadAge(t *testing.T, q *queue) {
+	q = q.in("limited", func(c *driver.Config) { c.DeadAge = q.short() })
 	q.done(driver.OpBury, q.deliver("a"))
 	q.done(driver.OpBury, q.deliver("b"))
 	q.pass()
@@ -73,7 +66,7 @@ func deadAge(t *testing.T, newStore Factory) {
 	q.gone("a")
 	q.gone("b")
 	assert.LessOrEqual(t, q.count().Dead, int64(1))
-	if f.Advance != nil {
+	if q.fixture.Advance != nil {
 		assert.Equal(t, driver.StateDead, q.get("c").State)
 		assert.Equal(t, uint64(2), q.count().Trimmed)
 	}
@@ -98,10 +91,8 @@ func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
 }
 
 // deadBytes buries messages that exceed DeadBytes together or alone. The newest is kept.
-func deadBytes(t *testing.T, newStore Factory) {
-	c := config()
-	c.DeadBytes = 1000
-	q := openAs(t, newStore(t), c)
+func deadBytes(t *testing.T, q *queue) {
+	q = q.in("limited", func(c *driver.Config) { c.DeadBytes = 1000 })
 	for i := range 4 {
 		q.buried(fmt.Sprint("m", 9-i), 250) // ids in reverse order of the deaths
 	}
@@ -126,10 +117,8 @@ func deadBytes(t *testing.T, newStore Factory) {
 // deadBytesWhileAudited buries and purges dead letters while audits add up their sizes. There are
 // more dead letters than one step of an audit reads. No audit reports a correct sum as wrong, or
 // writes a wrong sum.
-func deadBytesWhileAudited(t *testing.T, newStore Factory) {
-	c := config()
-	c.DeadLimit = 2000
-	q := openAs(t, newStore(t), c)
+func deadBytesWhileAudited(t *testing.T, q *queue) {
+	q = q.in("limited", func(c *driver.Config) { c.DeadLimit = 2000 })
 	auditor, ok := q.Backend.(driver.Auditor)
 	if !ok {
 		t.Skip("the store has no audit")

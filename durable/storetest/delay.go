@@ -33,8 +33,7 @@ func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got
 
 // delays stores messages and makes each transition that has a delay, with delays that are negative
 // or not whole milliseconds. Messages are never early, and due immediately without a delay.
-func delays(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func delays(t *testing.T, q *queue) {
 	for _, delay := range []time.Duration{
 		0, -far, math.MinInt64, 1, 999, 1000, 299 * time.Microsecond, 300 * time.Microsecond, 999_999, time.Millisecond,
 		time.Millisecond + 1, 1_500 * time.Microsecond, time.Second - 1, far, 24 * time.Hour, 30 * 365 * 24 * time.Hour,
@@ -61,8 +60,7 @@ func delays(t *testing.T, newStore Factory) {
 	}
 }
 
-func delaySaturated(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func delaySaturated(t *testing.T, q *queue) {
 	before := q.now()
 	q.put(item("longest", math.MaxInt64), itemAt("never", driver.Never), itemAt("later", driver.Never+1),
 		itemAt("last", math.MaxInt64), itemAt("almost", driver.Never-1))
@@ -83,8 +81,7 @@ func delaySaturated(t *testing.T, newStore Factory) {
 	}
 }
 
-func delayAt(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func delayAt(t *testing.T, q *queue) {
 	before := q.now()
 	soonest := driver.InstantOf(before.Add(far))
 	q.put(itemAt("first", 1), itemAt("past", soonest-driver.Instant(2*far/time.Millisecond)),

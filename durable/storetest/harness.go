@@ -33,16 +33,22 @@ type queue struct {
 	driver.Backend
 }
 
-func open(t *testing.T, newStore Factory) *queue {
-	t.Helper()
-	return openAs(t, newStore(t), config())
-}
-
 func openAs(t *testing.T, f Fixture, c driver.Config) *queue {
 	t.Helper()
 	b, err := f.Store.Open(t.Context(), c)
 	require.NoError(t, err)
 	return &queue{t: t, fixture: f, config: c, Backend: b}
+}
+
+// in opens another queue of the same store, with other options.
+func (q *queue) in(name string, options ...func(*driver.Config)) *queue {
+	q.t.Helper()
+	c := q.config
+	c.Queue += "-" + name
+	for _, set := range options {
+		set(&c)
+	}
+	return openAs(q.t, q.fixture, c)
 }
 
 // reopen restarts the store and opens the queue again.
@@ -351,14 +357,6 @@ var endOf = map[string]driver.Op{
 type arranged struct {
 	*queue
 	right, stale map[string]uint64
-}
-
-// in opens another queue of the same store.
-func (q *queue) in(name string) *queue {
-	q.t.Helper()
-	c := q.config
-	c.Queue += "-" + name
-	return openAs(q.t, q.fixture, c)
 }
 
 // arrange brings messages into a state. The queue must be empty.

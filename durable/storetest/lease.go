@@ -23,8 +23,7 @@ var leaseTests = []test{
 // leaseEnds lets leases expire. The claim that ends them claims the messages again. A message that
 // had begun has a crash, and the other one is unchanged. Leases that were extended do not expire,
 // and neither do those of messages that are not due.
-func leaseEnds(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func leaseEnds(t *testing.T, q *queue) {
 	q.put(item("ahead", far), item("extended", 0), item("firing", 0), item("leased", 0), item("running", 0))
 	was, held := make(map[string]driver.Record), make(map[string]driver.Change)
 	for _, r := range q.claimWith(driver.Claim{Horizon: 2 * far, Max: 5, Visibility: q.short()}).Records {
@@ -66,8 +65,7 @@ func leaseEnds(t *testing.T, newStore Factory) {
 // leaseCrashes lets the lease of a firing message expire until it is dead. The message is due again
 // after a delay, and has the reason of its last crash. After several crashes it does not begin with
 // its claim, until it is replayed.
-func leaseCrashes(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func leaseCrashes(t *testing.T, q *queue) {
 	q.put(item("a", 0))
 	const most = 5
 	crash := func(crashes int, state driver.State) {
@@ -107,8 +105,7 @@ func leaseCrashes(t *testing.T, newStore Factory) {
 }
 
 // leaseNotNoticed uses leases that have expired and that no claim has ended. They are still valid.
-func leaseNotNoticed(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func leaseNotNoticed(t *testing.T, q *queue) {
 	q.put(items("m", 6)...)
 	changes := changesOf(q.claimShort(6))
 	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes[:4]})
@@ -127,8 +124,7 @@ func leaseNotNoticed(t *testing.T, newStore Factory) {
 }
 
 // leaseBatch lets more leases expire than one claim handles. A few claims end all of them.
-func leaseBatch(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func leaseBatch(t *testing.T, q *queue) {
 	const n = 2*driver.MaxBatch + 10
 	for i := 0; i < n; i += 58 {
 		q.put(items(string(rune('a'+i/58)), min(58, n-i))...)
@@ -164,8 +160,7 @@ func leaseBatch(t *testing.T, newStore Factory) {
 
 // leaseCrashesRecurring lets recurring messages crash too often. They wait for Replay, and do not
 // become dead.
-func leaseCrashesRecurring(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func leaseCrashesRecurring(t *testing.T, q *queue) {
 	q.put(recurring("a", 0), itemAt("never", driver.Never))
 	was := q.get("a")
 	for crashes := 1; crashes <= 2; crashes++ {
@@ -197,8 +192,7 @@ func leaseCrashesRecurring(t *testing.T, newStore Factory) {
 }
 
 // leaseEndOfMarked lets the leases of marked messages expire. The messages are removed.
-func leaseEndOfMarked(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func leaseEndOfMarked(t *testing.T, q *queue) {
 	q.put(recurring("a", 0), item("b", 0), recurring("c", 0))
 	changes := changesOf(q.claimShort(3))
 	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes})

@@ -16,18 +16,17 @@ import (
 )
 
 var modelTests = []test{
-	{"Model/1", func(t *testing.T, newStore Factory) { runModel(t, newStore, 1) }},
-	{"Model/2", func(t *testing.T, newStore Factory) { runModel(t, newStore, 2) }},
-	{"Model/3", func(t *testing.T, newStore Factory) { runModel(t, newStore, 3) }},
+	{"Model/1", func(_ *testing.T, q *queue) { runModel(q, 1) }},
+	{"Model/2", func(_ *testing.T, q *queue) { runModel(q, 2) }},
+	{"Model/3", func(_ *testing.T, q *queue) { runModel(q, 3) }},
 }
 
-func runModel(t *testing.T, newStore Factory, seed uint64) {
-	f := newStore(t)
+func runModel(q *queue, seed uint64) {
 	steps := 1000
-	if f.Advance == nil {
+	if q.fixture.Advance == nil {
 		steps = 250 // because some steps sleep
 	}
-	runModelOn(t, f, rand.NewPCG(seed, 0), testscale.Size(steps))
+	runModelOn(q, rand.NewPCG(seed, 0), testscale.Size(steps))
 }
 
 // runModelOn makes random transitions, the same ones for the same source, and compares the store
@@ -35,10 +34,10 @@ func runModel(t *testing.T, newStore Factory, seed uint64) {
 // clock if the fixture can. Otherwise leases are short, and expire by themselves. A step makes
 // about thirty calls to the store. All random choices are read from source, so that a fuzz target
 // can make them.
-func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
-	t.Helper()
+func runModelOn(q *queue, source rand.Source, steps int) {
+	q.t.Helper()
 	m := &model{
-		queue:  openAs(t, f, config()),
+		queue: q, movable: q.fixture.Advance != nil,
 		random: rand.New(source), //nolint:gosec // not for secrets
 		reference: reference{messages: make(map[string]*refMessage),
 			grants: make(map[string][]driver.Change)},
@@ -47,7 +46,6 @@ func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 		claims: make(map[string]uint64),
 		noted:  make(map[string]uint64),
 	}
-	m.movable = f.Advance != nil
 	for i := range 12 {
 		m.ids = append(m.ids, fmt.Sprintf("m%02d", i))
 	}

@@ -26,26 +26,24 @@ var openTests = []test{
 	{"DeleteQueue/CreatedAgain", deleteAndCreate},
 }
 
-func openPartitions(t *testing.T, newStore Factory) {
-	f := newStore(t)
+func openPartitions(t *testing.T, q *queue) {
 	for _, c := range []struct {
 		queue   string
 		n, want int
 	}{{"one", 1, 1}, {"seven-7", 7, 7}, {"MOST_.-9", contract.MaxPartitions, contract.MaxPartitions}, {"default", 0, 8}} {
 		config := config()
 		config.Queue, config.Partitions = c.queue, c.n
-		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, c.queue)
+		assert.Equal(t, c.want, openAs(t, q.fixture, config).Config().Partitions, c.queue)
 		if c.n == contract.MaxPartitions && !testscale.Full() {
 			continue // each opening makes a call for each partition of a Redis store
 		}
 		config.Partitions = 0
-		assert.Equal(t, c.want, openAs(t, f, config).Config().Partitions, "%s: 0 accepts the existing number", c.queue)
+		assert.Equal(t, c.want, openAs(t, q.fixture, config).Config().Partitions, "%s: 0 accepts the existing number", c.queue)
 	}
 }
 
 // openOtherPartitions opens a queue with another number of partitions, also after a restart.
-func openOtherPartitions(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func openOtherPartitions(t *testing.T, q *queue) {
 	q.put(item("a", 0))
 	check := func(f Fixture) {
 		c := q.config
@@ -66,9 +64,8 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 	}
 }
 
-func openExisting(t *testing.T, newStore Factory) {
-	f := newStore(t)
-	c := config()
+func openExisting(t *testing.T, q *queue) {
+	f, c := q.fixture, q.config
 	c.Queue, c.Existing = "misspelt", true
 	for range 2 {
 		_, err := f.Store.Open(t.Context(), c)
@@ -84,26 +81,26 @@ func openExisting(t *testing.T, newStore Factory) {
 
 // limited is a queue with a limit of each kind.
 var limited = driver.Config{
-	Queue: "orders", Partitions: 2, MaxBody: 1, MaxAttempts: 2, DeadLimit: 3, DeadBytes: 4 << 40, DeadAge: 5*time.Hour + 1,
+	Queue: "limited", Partitions: 2, MaxBody: 1, MaxAttempts: 2, DeadLimit: 3, DeadBytes: 4 << 40, DeadAge: 5*time.Hour + 1,
 }
 
 // openLimits opens a queue with other limits than those that it was created with, also after a
 // restart.
-func openLimits(t *testing.T, newStore Factory) {
-	f := newStore(t)
+func openLimits(t *testing.T, q *queue) {
+	f := q.fixture
 	before := contract.Limits(openAs(t, f, limited).Config())
 	assert.Equal(t, contract.Limits(limited), before)
 	other := driver.Config{Queue: "other"}
 	assert.Equal(t, contract.Limits(contract.NewConfig(other)), contract.Limits(openAs(t, f, other).Config()), "the defaults")
 	check := func(f Fixture) {
-		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "orders"}).Config()))
+		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "limited"}).Config()))
 		openAs(t, f, limited)
-		_, err := f.Store.Open(t.Context(), driver.Config{Queue: "orders", MaxBody: 7, MaxAttempts: 7, DeadLimit: 7, DeadBytes: 7, DeadAge: 7})
+		_, err := f.Store.Open(t.Context(), driver.Config{Queue: "limited", MaxBody: 7, MaxAttempts: 7, DeadLimit: 7, DeadBytes: 7, DeadAge: 7})
 		require.ErrorIs(t, err, driver.ErrOptions)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		assert.ErrorContains(t, err, "MaxBody 7; the queue has 1, MaxAttempts 7; the queue has 2, DeadLimit 7; the queue has 3, "+
 			"DeadBytes 7; the queue has 4398046511104, DeadAge 7ns; the queue has 5h0m0.000000001s")
-		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "orders"}).Config()), "nothing has changed")
+		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "limited"}).Config()), "nothing has changed")
 	}
 	check(f)
 	if f.Reopen != nil {
@@ -112,10 +109,10 @@ func openLimits(t *testing.T, newStore Factory) {
 }
 
 // openUpdate changes the limits of a queue, which apply to earlier openers too.
-func openUpdate(t *testing.T, newStore Factory) {
-	f := newStore(t)
-	q := openAs(t, f, limited)
-	c := driver.Config{Queue: "orders", Partitions: 3, DeadLimit: 1, Update: true}
+func openUpdate(t *testing.T, q *queue) {
+	f := q.fixture
+	q = openAs(t, f, limited)
+	c := driver.Config{Queue: "limited", Partitions: 3, DeadLimit: 1, Update: true}
 	_, err := f.Store.Open(t.Context(), c)
 	require.ErrorIs(t, err, driver.ErrPartitions)
 	for _, id := range []string{"a", "b"} {
@@ -132,13 +129,12 @@ func openUpdate(t *testing.T, newStore Factory) {
 	if f.Reopen != nil {
 		f.Store = f.Reopen(t)
 	}
-	assert.Equal(t, want, contract.Limits(openAs(t, f, driver.Config{Queue: "orders"}).Config()))
+	assert.Equal(t, want, contract.Limits(openAs(t, f, driver.Config{Queue: "limited"}).Config()))
 	c.Queue = "new"
 	assert.Equal(t, contract.Limits(contract.NewConfig(c)), contract.Limits(openAs(t, f, c).Config()), "Update creates a queue")
 }
 
-func openInvalid(t *testing.T, newStore Factory) {
-	f := newStore(t)
+func openInvalid(t *testing.T, q *queue) {
 	for name, spoil := range map[string]func(*driver.Config){
 		"no queue":             func(c *driver.Config) { c.Queue = "" },
 		"negative partitions":  func(c *driver.Config) { c.Partitions = -1 },
@@ -151,13 +147,12 @@ func openInvalid(t *testing.T, newStore Factory) {
 	} {
 		c := config()
 		spoil(&c)
-		_, err := f.Store.Open(t.Context(), c)
+		_, err := q.fixture.Store.Open(t.Context(), c)
 		assert.ErrorIs(t, err, driver.ErrInvalid, name)
 	}
 }
 
-func closed(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func closed(t *testing.T, q *queue) {
 	q.put(item("a", 0))
 	require.NoError(t, q.fixture.Store.Close())
 	calls := callsOf(q)
@@ -230,8 +225,7 @@ func callsOf(q *queue) map[string]func() error {
 }
 
 // deleteQueue deletes one of two queues.
-func deleteQueue(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func deleteQueue(t *testing.T, q *queue) {
 	l, other := lister(t, q.fixture), q.in(strings.Repeat("MOST_.-9", 15))
 	fill(other)
 	fill(q)
@@ -259,8 +253,7 @@ func deleteQueue(t *testing.T, newStore Factory) {
 	}
 }
 
-func deleteQueueWithMembers(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func deleteQueueWithMembers(t *testing.T, q *queue) {
 	l := lister(t, q.fixture)
 	q.put(item("m", far))
 	q.beat("gone", q.short())
@@ -276,8 +269,7 @@ func deleteQueueWithMembers(t *testing.T, newStore Factory) {
 }
 
 // deleteAndCreate creates a deleted queue again, first with as many partitions.
-func deleteAndCreate(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func deleteAndCreate(t *testing.T, q *queue) {
 	l := lister(t, q.fixture)
 	fill(q)
 	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue))

@@ -17,10 +17,9 @@ import (
 var pauseTests = []test{
 	{"Pause/Claim", pauseClaim},
 	{"Pause/EveryTransition", pauseTransitions},
-	{"Pause/LostAnswer", pauseLostAnswer},
+	{"Pause/LostAnswer", only(remote, pauseLostAnswer)},
 	{"Pause/Race", pauseRace},
-	{"Pause/Hints", inBubble(pauseHints)},
-	{"Pause/Late", pauseLate},
+	{"Pause/Late", only(remote, pauseLate)},
 }
 
 // pause pauses partition 0, or resumes it, with a call that has no copies.
@@ -32,8 +31,7 @@ func (q *queue) pause(paused bool) {
 
 // pauseClaim claims from a paused partition and from another partition of the queue. Claims end
 // expired leases as usual.
-func pauseClaim(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func pauseClaim(t *testing.T, q *queue) {
 	q.put(item("early", far))
 	early := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: far})
 	assert.False(t, early.Paused)
@@ -65,8 +63,7 @@ func pauseClaim(t *testing.T, newStore Factory) {
 
 // pauseLostAnswer loses the answer of a claim before the pause. The next claim returns its
 // messages, so that the consumer can release them without a crash.
-func pauseLostAnswer(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func pauseLostAnswer(t *testing.T, q *queue) {
 	q.put(item("firing", 0), item("leased", 0))
 	claim := driver.Claim{Max: 2, MaxBytes: manyBytes, Begin: 1, Visibility: far, Consumer: "c"}
 	_, err := q.Claim(t.Context(), claim)
@@ -82,8 +79,7 @@ func pauseLostAnswer(t *testing.T, newStore Factory) {
 
 // pauseRace begins and claims messages while the partition is being paused. No message begins in a
 // call that is made after Pause has returned.
-func pauseRace(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func pauseRace(t *testing.T, q *queue) {
 	for round := range testscale.Size(4) {
 		var paused atomic.Bool
 		var callers sync.WaitGroup
@@ -133,8 +129,7 @@ func pauseRace(t *testing.T, newStore Factory) {
 }
 
 // pauseHints watches a partition that is paused and resumed. Both send a hint with Due 0.
-func pauseHints(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func pauseHints(t *testing.T, q *queue) {
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	for _, paused := range []bool{true, false} {
@@ -154,8 +149,7 @@ func pauseHints(t *testing.T, newStore Factory) {
 }
 
 // pauseLate sends a copy of a pause after the partition was resumed. It changes nothing.
-func pauseLate(t *testing.T, newStore Factory) {
-	q := openRemote(t, newStore)
+func pauseLate(t *testing.T, q *queue) {
 	pause := driver.Pause{Call: q.newCall("p", 1), Paused: true}
 	require.NoError(t, q.Pause(t.Context(), pause))
 	q.pause(false)

@@ -23,8 +23,7 @@ var putTests = []test{
 	{"Put/Firing", putFiring},
 }
 
-func putRecord(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putRecord(t *testing.T, q *queue) {
 	before := q.now()
 	repeat := strings.Repeat("\x00\xff\n", 85) // 255 bytes
 	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7, Repeat: repeat})
@@ -41,8 +40,7 @@ func putRecord(t *testing.T, newStore Factory) {
 	assert.ErrorIs(t, err, driver.ErrNotFound, "in another partition")
 }
 
-func putBodies(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putBodies(t *testing.T, q *queue) {
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -66,8 +64,7 @@ func putBodies(t *testing.T, newStore Factory) {
 	}
 }
 
-func putBodiesCopied(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putBodiesCopied(t *testing.T, q *queue) {
 	body := []byte("body")
 	q.put(itemWith("a", body))
 	body[0] = 'X'
@@ -85,8 +82,7 @@ func putBodiesCopied(t *testing.T, newStore Factory) {
 	assert.Equal(t, "body", string(q.get("a").Body), "Claim returned the store's slice")
 }
 
-func putIDs(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putIDs(t *testing.T, q *queue) {
 	ids := []string{
 		"a", "A", " ", "a b", "a:b", "a{b}c", "{}", "*", "a?", "%s", "0", "-1", "1e3", "nil", "false", "'", `"`, `\`, "a|b", "a/b",
 		"order-42", "日本語", "żółć", "😀", "e\u0301", "\u00e9", "\u200b", "\u007e",
@@ -110,8 +106,7 @@ func putIDs(t *testing.T, newStore Factory) {
 
 // putEveryState stores a message again in each of its states, with and without Replace, together
 // with a new message.
-func putEveryState(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putEveryState(t *testing.T, q *queue) {
 	q.put()
 	for i, state := range allStates {
 		series := strings.Repeat("daily", i%2)
@@ -148,8 +143,7 @@ func putEveryState(t *testing.T, newStore Factory) {
 
 // putRecurring stores a recurring message. Reschedule and Replay move its run. Ends of a delivery
 // do not change its series.
-func putRecurring(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putRecurring(t *testing.T, q *queue) {
 	q.put(recurring("a", far), driver.PutItem{ID: "never", At: driver.Never, Repeat: "daily"})
 	assert.Equal(t, driver.Never, q.get("never").Planned, "it is not firing, and so not marked")
 	was := q.get("a")
@@ -181,8 +175,7 @@ func putRecurring(t *testing.T, newStore Factory) {
 
 // putFiring replaces firing messages. If both messages are recurring, the run goes on, and its end
 // makes the new message due.
-func putFiring(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func putFiring(t *testing.T, q *queue) {
 	q.put(recurring("a", 0))
 	c := q.beginNext()
 	was := q.get("a")

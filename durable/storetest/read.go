@@ -18,8 +18,7 @@ var readTests = []test{
 }
 
 // listPages reads pages of different sizes, in each of the states.
-func listPages(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func listPages(t *testing.T, q *queue) {
 	const n = 40
 	base := driver.InstantOf(q.now().Add(far))
 	messages := items("m", n)
@@ -70,8 +69,7 @@ func assertPages(q *queue, state driver.State, want []string) {
 }
 
 // listBytes reads pages of large messages. The pages end before the limit.
-func listBytes(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func listBytes(t *testing.T, q *queue) {
 	const n, size = 10, 1 << 20
 	messages := items("m", n)
 	for i := range messages {
@@ -95,8 +93,7 @@ func listBytes(t *testing.T, newStore Factory) {
 }
 
 // countDueWithin counts messages by due time. Only scheduled messages count.
-func countDueWithin(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func countDueWithin(t *testing.T, q *queue) {
 	within := []time.Duration{0, far, 2 * far, 4 * far, 1 << 62}
 	counts := func() []int64 {
 		before := q.count()

@@ -10,27 +10,16 @@ import (
 )
 
 var restartTests = []test{
-	{"Restart/States", restartStates},
-	{"Restart/Acknowledged", restartAcked},
-	{"Restart/Leases", restartLeases},
-	{"Restart/Tokens", restartTokens},
-	{"Restart/Repetition", restartRepetition},
-	{"Restart/Recurring", restartRecurring},
-}
-
-// openKept opens a queue like open. It skips the test if the store keeps no data.
-func openKept(t *testing.T, newStore Factory) *queue {
-	t.Helper()
-	q := open(t, newStore)
-	if q.fixture.Reopen == nil {
-		t.Skip("this store keeps no data")
-	}
-	return q
+	{"Restart/States", only(kept, restartStates)},
+	{"Restart/Acknowledged", only(kept, restartAcked)},
+	{"Restart/Leases", only(kept, restartLeases)},
+	{"Restart/Tokens", only(kept, restartTokens)},
+	{"Restart/Repetition", only(kept, only(remote, restartRepetition))},
+	{"Restart/Recurring", only(kept, restartRecurring)},
 }
 
 // restartStates restarts a paused partition with messages in all states. They do not change.
-func restartStates(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
+func restartStates(_ *testing.T, q *queue) {
 	c := q.deliver("retried")
 	c.Delay, c.Reason = far, "once"
 	q.done(driver.OpRetry, c)
@@ -98,8 +87,7 @@ func withoutLease(r driver.Record) driver.Record {
 }
 
 // restartAcked restarts after messages were removed. They do not reappear.
-func restartAcked(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
+func restartAcked(t *testing.T, q *queue) {
 	q.put(items("m", 100)...)
 	changes := changesOf(q.claim(100))
 	q.done(driver.OpCancel, changes[90:]...)
@@ -119,8 +107,7 @@ func restartAcked(t *testing.T, newStore Factory) {
 
 // restartLeases restarts while messages are leased. The tokens remain valid, and the messages are
 // redelivered when their leases expire.
-func restartLeases(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
+func restartLeases(t *testing.T, q *queue) {
 	q.put(items("m", 4)...)
 	changes := changesOf(q.claim(4))
 	q.done(driver.OpBegin, changes[:2]...)
@@ -165,8 +152,7 @@ func checkLost(q *queue, changes []driver.Change) {
 }
 
 // restartTokens checks that tokens rise across restarts, even if no message is left.
-func restartTokens(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
+func restartTokens(t *testing.T, q *queue) {
 	var last uint64
 	for range 4 {
 		c := q.deliver("a")
@@ -178,11 +164,7 @@ func restartTokens(t *testing.T, newStore Factory) {
 }
 
 // restartRepetition repeats calls after a restart.
-func restartRepetition(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
-	if !q.fixture.Remote {
-		t.Skip("this store loses no calls and answers")
-	}
+func restartRepetition(t *testing.T, q *queue) {
 	q.put(item("there", far))
 	put := driver.Put{Call: q.newCall("p", 1), Items: []driver.PutItem{item("a", 0), item("there", 0)}}
 	want := q.statuses(put)
@@ -205,8 +187,7 @@ func restartRepetition(t *testing.T, newStore Factory) {
 }
 
 // restartRecurring restarts while recurring and marked messages are in each state.
-func restartRecurring(t *testing.T, newStore Factory) {
-	q := openKept(t, newStore)
+func restartRecurring(t *testing.T, q *queue) {
 	q.put(recurring("marked", 0), recurring("replaced", 0), item("interrupted", 0), recurring("ended", 0))
 	changes := changesOf(q.take(4))
 	q.done(driver.OpBegin, changes...)

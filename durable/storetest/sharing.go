@@ -19,9 +19,8 @@ import (
 var sharingTests = []test{
 	{"Heartbeat/JoinAndLeave", joinAndLeave},
 	{"Heartbeat/Expiry", memberExpiry},
-	{"Heartbeat/ClockSetBack", membersClockSetBack},
+	{"Heartbeat/ClockSetBack", only(movable, membersClockSetBack)},
 	{"Members/Details", memberDetails},
-	{"Watch/Transitions", inBubble(watchTransitions)},
 	{"Watch/Several", watchSeveral},
 	{"Watch/Interrupted", watchInterrupted},
 	{"Watch/End", watchEnd},
@@ -32,8 +31,7 @@ var sharingTests = []test{
 	{"Concurrent/CancelAgainstBegin", cancelAgainstBegin},
 }
 
-func twoBackends(t *testing.T, newStore Factory) {
-	a := open(t, newStore)
+func twoBackends(t *testing.T, a *queue) {
 	b := openAs(t, a.fixture, a.config)
 	a.put(item("m", 0))
 	assert.Equal(t, a.get("m"), b.get("m"))
@@ -59,8 +57,7 @@ func twoBackends(t *testing.T, newStore Factory) {
 
 // separate uses the same id and caller in two partitions of a queue, and in a queue whose name
 // starts with that of the first. No call affects another partition.
-func separate(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func separate(t *testing.T, q *queue) {
 	other := q.in("more")
 	call := q.newCall("p", 1)
 	for i, p := range []struct {
@@ -101,8 +98,7 @@ func parallel(n int, f func(worker int)) {
 
 // concurrentLifecycle runs producers and consumers concurrently. Every message is acknowledged
 // once.
-func concurrentLifecycle(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func concurrentLifecycle(t *testing.T, q *queue) {
 	const producers, batches, size = 4, 10, 20
 	const total = producers * batches * size
 	last := driver.InstantOf(q.now()).Add(contract.MaxAhead / 2)
@@ -168,8 +164,7 @@ func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 
 // cancelAgainstBegin cancels messages while another goroutine begins them. Exactly one of the two
 // succeeds for each message.
-func cancelAgainstBegin(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func cancelAgainstBegin(t *testing.T, q *queue) {
 	for range testscale.Size(5) {
 		q.put(items("m", 40)...)
 		changes := changesOf(q.claim(40))
@@ -218,8 +213,7 @@ func namesOf(members []driver.Member) []string {
 	return mapped(members, func(m driver.Member) string { return m.Name })
 }
 
-func joinAndLeave(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func joinAndLeave(t *testing.T, q *queue) {
 	assert.Equal(t, []string{"b"}, q.beat("b", far))
 	assert.Equal(t, []string{"b", "c"}, q.beat("c", far))
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("a", far))
@@ -235,8 +229,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 }
 
 // memberExpiry checks that members without further heartbeats expire.
-func memberExpiry(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func memberExpiry(t *testing.T, q *queue) {
 	start := q.now()
 	q.beat("short", q.short())
 	q.beat("long", far)
@@ -259,12 +252,9 @@ func memberExpiry(t *testing.T, newStore Factory) {
 // membersClockSetBack sets the clock back after the last heartbeat of a member. The member must not
 // stay until the clock has caught up, because its partitions would have no owner until then. A list
 // or a heartbeat notices the step first.
-func membersClockSetBack(t *testing.T, newStore Factory) {
+func membersClockSetBack(t *testing.T, q *queue) {
 	for _, list := range []bool{true, false} {
-		q := open(t, newStore)
-		if q.fixture.Advance == nil {
-			t.Skip("the clock of this store cannot be set")
-		}
+		q := q.in(fmt.Sprint(list))
 		q.beat("killed", q.short())
 		q.beat("alive", 2*q.short())
 		q.fixture.Advance(-far)
@@ -282,8 +272,7 @@ func membersClockSetBack(t *testing.T, newStore Factory) {
 	}
 }
 
-func memberDetails(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func memberDetails(t *testing.T, q *queue) {
 	assert.Empty(t, q.members(), "Members does not join")
 	before := driver.Instant(q.now().UnixMilli())
 	all := make([]int, contract.MaxPartitions)
@@ -377,9 +366,9 @@ func drain(hints <-chan driver.Hint) {
 }
 
 // watchTransitions creates a new head by transitions other than Put.
-func watchTransitions(t *testing.T, newStore Factory) {
+func watchTransitions(t *testing.T, q *queue) {
 	for _, op := range []driver.Op{driver.OpRetry, driver.OpRelease, driver.OpReschedule, driver.OpReplay} {
-		q := open(t, newStore)
+		q := q.in(op.String())
 		hints, err := q.Watch(t.Context())
 		require.NoError(t, err)
 		awaitHint(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
@@ -404,8 +393,7 @@ func watchTransitions(t *testing.T, newStore Factory) {
 }
 
 // watchSeveral watches both partitions of one queue, and another queue that gets no hints.
-func watchSeveral(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func watchSeveral(t *testing.T, q *queue) {
 	one, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	two, err := openAs(t, q.fixture, q.config).Watch(t.Context())
@@ -425,8 +413,7 @@ func watchSeveral(t *testing.T, newStore Factory) {
 	}
 }
 
-func watchEnd(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func watchEnd(t *testing.T, q *queue) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ending, err := q.Watch(ctx)
 	require.NoError(t, err)
@@ -439,8 +426,7 @@ func watchEnd(t *testing.T, newStore Factory) {
 }
 
 // watchUnread watches without receiving. No other call is blocked.
-func watchUnread(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func watchUnread(t *testing.T, q *queue) {
 	_, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	for try := range 300 {
@@ -450,8 +436,7 @@ func watchUnread(t *testing.T, newStore Factory) {
 }
 
 // watchInterrupted interrupts a firing message until the hint with its id arrives.
-func watchInterrupted(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func watchInterrupted(t *testing.T, q *queue) {
 	hints, err := openAs(t, q.fixture, q.config).Watch(t.Context())
 	require.NoError(t, err)
 	id := "id \x00\xff:1"

@@ -10,6 +10,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,32 +53,50 @@ type Fixture struct {
 // Run tests a store. Its subtests run in parallel.
 func Run(t *testing.T, newStore Factory) {
 	t.Helper()
-	for _, group := range [][]test{
-		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests,
-		readTests, pauseTests, sharingTests, restartTests, modelTests,
-	} {
-		for _, c := range group {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				c.run(t, newStore)
-			})
-		}
+	for _, c := range slices.Concat(openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests,
+		deadTests, readTests, pauseTests, sharingTests, restartTests, modelTests) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, openAs(t, newStore(t), config()))
+		})
+	}
+	for _, c := range slowTests {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			run := func(t *testing.T) { c.run(t, openAs(t, newStore(t), config())) }
+			if newStore(t).Bubble {
+				synctest.Test(t, run)
+			} else {
+				run(t)
+			}
+		})
 	}
 }
 
-// inBubble returns a test that runs in a testing/synctest bubble if the store works in one.
-func inBubble(run func(t *testing.T, newStore Factory)) func(t *testing.T, newStore Factory) {
-	return func(t *testing.T, newStore Factory) {
-		if !newStore(t).Bubble {
-			run(t, newStore)
-			return
-		}
-		synctest.Test(t, func(t *testing.T) { run(t, newStore) })
-	}
-}
-
-// test is one test of the suite.
+// test is one test of the suite, which gets an empty queue in a store of its own.
 type test struct {
 	name string
-	run  func(t *testing.T, newStore Factory)
+	run  testFunc
 }
+
+type testFunc = func(t *testing.T, q *queue)
+
+// slowTests wait for seconds. They run in a testing/synctest bubble if the store works in one.
+var slowTests = []test{
+	{"Pause/Hints", pauseHints},
+	{"Watch/Transitions", watchTransitions},
+}
+
+// only returns a test that is skipped if the store does not have a capability.
+func only(has func(Fixture) bool, run testFunc) testFunc {
+	return func(t *testing.T, q *queue) {
+		if !has(q.fixture) {
+			t.Skip("the store does not have this capability")
+		}
+		run(t, q)
+	}
+}
+
+func remote(f Fixture) bool  { return f.Remote }
+func kept(f Fixture) bool    { return f.Reopen != nil }
+func movable(f Fixture) bool { return f.Advance != nil }

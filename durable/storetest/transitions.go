@@ -22,13 +22,12 @@ var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
 // transitionTable makes every transition from every state with every kind of token, and compares
 // the messages and the counts with the reference.
-func transitionTable(t *testing.T, newStore Factory) { checkTransitions(t, newStore, false) }
+func transitionTable(_ *testing.T, q *queue) { checkTransitions(q, false) }
 
 // pauseTransitions makes the same transitions while the partition is paused.
-func pauseTransitions(t *testing.T, newStore Factory) { checkTransitions(t, newStore, true) }
+func pauseTransitions(_ *testing.T, q *queue) { checkTransitions(q, true) }
 
-func checkTransitions(t *testing.T, newStore Factory, paused bool) {
-	q := open(t, newStore)
+func checkTransitions(q *queue, paused bool) {
 	var ids []string
 	for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
 		for _, kind := range tokenKinds {
@@ -157,8 +156,7 @@ func (a arranged) checkTransition(state string, op driver.Op, before map[string]
 }
 
 // repetition repeats each transition immediately, without a driver.Call. Only times change.
-func repetition(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
+func repetition(t *testing.T, q *queue) {
 	again := func(state string, op driver.Op, want driver.Status) {
 		t.Helper()
 		a := q.in(state+op.String()).arrange(state, []string{"m"})
