@@ -51,12 +51,19 @@ func (q *queue) in(name string, options ...func(*driver.Config)) *queue {
 	return openAs(q.t, q.fixture, c)
 }
 
-// reopen restarts the store and opens the queue again.
+// reopen restarts the store, if it keeps its data, and opens the queue again.
 func (q *queue) reopen() *queue {
 	q.t.Helper()
-	f := q.fixture
-	f.Store = f.Reopen(q.t)
-	return openAs(q.t, f, q.config)
+	return openAs(q.t, reopened(q.t, q.fixture), q.config)
+}
+
+// reopened returns a fixture after a restart, or unchanged if the store keeps no data.
+func reopened(t *testing.T, f Fixture) Fixture {
+	t.Helper()
+	if f.Reopen != nil {
+		f.Store = f.Reopen(t)
+	}
+	return f
 }
 
 // short is a duration that the suite can wait for.
@@ -337,6 +344,7 @@ const (
 	dead        = "dead"
 	released    = "released"    // from firing
 	retried     = "retried"     // from firing
+	returned    = "returned"    // released from leased
 	rescheduled = "rescheduled" // from leased
 	expired     = "expired"     // leased, until its lease expired
 	crashed     = "crashed"     // firing, until its lease expired
@@ -344,12 +352,12 @@ const (
 	replayed    = "replayed"    // from dead
 )
 
-var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, rescheduled,
-	expired, crashed, deadByCrash, replayed}
+var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, returned,
+	rescheduled, expired, crashed, deadByCrash, replayed}
 
 // endOf has the transition by which the holder ended the lease of a message in a state.
 var endOf = map[string]driver.Op{
-	released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury,
+	released: driver.OpRelease, returned: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury,
 }
 
 // arranged is a queue whose messages are all in one state, with their tokens of the last claim and
@@ -397,6 +405,8 @@ func (q *queue) proceed(state string, records []driver.Record) {
 	changes := changesOf(records)
 	switch state {
 	case leased:
+	case returned:
+		q.done(driver.OpRelease, changes...)
 	case rescheduled:
 		q.done(driver.OpReschedule, changes...)
 	case expired, crashed, deadByCrash:

@@ -59,9 +59,7 @@ func openOtherPartitions(t *testing.T, q *queue) {
 		assert.Equal(t, int64(1), again.count().Scheduled)
 	}
 	check(q.fixture)
-	if q.fixture.Reopen != nil {
-		check(Fixture{Store: q.fixture.Reopen(t)})
-	}
+	check(reopened(t, q.fixture))
 }
 
 func openExisting(t *testing.T, q *queue) {
@@ -103,9 +101,7 @@ func openLimits(t *testing.T, q *queue) {
 		assert.Equal(t, before, contract.Limits(openAs(t, f, driver.Config{Queue: "limited"}).Config()), "nothing has changed")
 	}
 	check(f)
-	if f.Reopen != nil {
-		check(Fixture{Store: f.Reopen(t)})
-	}
+	check(reopened(t, f))
 }
 
 // openUpdate changes the limits of a queue, which apply to earlier openers too.
@@ -126,9 +122,7 @@ func openUpdate(t *testing.T, q *queue) {
 	q.expire(0)
 	assert.EqualValues(t, 1, q.count().Dead)
 	assert.Equal(t, contract.Limits(limited), contract.Limits(q.Config()), "as opened")
-	if f.Reopen != nil {
-		f.Store = f.Reopen(t)
-	}
+	f = reopened(t, f)
 	assert.Equal(t, want, contract.Limits(openAs(t, f, driver.Config{Queue: "limited"}).Config()))
 	c.Queue = "new"
 	assert.Equal(t, contract.Limits(contract.NewConfig(c)), contract.Limits(openAs(t, f, c).Config()), "Update creates a queue")
@@ -247,10 +241,7 @@ func deleteQueue(t *testing.T, q *queue) {
 	has(other, 4, 2, 1)
 	other.audit(0, false, 7)
 	other.audit(1, false, 2)
-	if q.fixture.Reopen != nil {
-		q = openAs(t, Fixture{Store: q.fixture.Reopen(t)}, q.config)
-		has(q, 0, 0, 0)
-	}
+	has(q.reopen(), 0, 0, 0)
 }
 
 func deleteQueueWithMembers(t *testing.T, q *queue) {

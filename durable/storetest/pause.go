@@ -133,10 +133,10 @@ func pauseHints(t *testing.T, q *queue) {
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	for _, paused := range []bool{true, false} {
-		drain(hints)
+		drain(t, hints)
 		require.Eventually(t, func() bool { // hints may be lost
 			require.NoError(t, q.Pause(t.Context(), driver.Pause{Partition: 1, Paused: !paused}))
-			drain(hints)
+			drain(t, hints)
 			require.NoError(t, q.Pause(t.Context(), driver.Pause{Partition: 1, Paused: paused}))
 			select {
 			case h := <-hints:

@@ -26,6 +26,8 @@ func restartStates(_ *testing.T, q *queue) {
 	c = q.deliver("dead")
 	c.Reason = "too often"
 	q.done(driver.OpBury, c)
+	q.done(driver.OpExpire, q.deliver("expired"))
+	q.done(driver.OpAck, q.deliver("acked"))
 	q.deliver("firing")
 	q.put(itemWith("leased", []byte{0, 1, 255}))
 	q.claim(1)

@@ -354,13 +354,16 @@ func (q *queue) head(partition, try int) driver.Instant {
 	return at
 }
 
-// drain receives the hints that have already arrived.
-func drain(hints <-chan driver.Hint) {
+// drain receives hints until none arrives for a while.
+func drain(t *testing.T, hints <-chan driver.Hint) (got []driver.Hint) {
+	t.Helper()
 	for {
 		select {
-		case <-hints:
+		case h, open := <-hints:
+			require.True(t, open, "the channel was closed")
+			got = append(got, h)
 		case <-time.After(100 * time.Millisecond):
-			return
+			return got
 		}
 	}
 }
@@ -384,7 +387,7 @@ func watchTransitions(t *testing.T, q *queue) {
 				c.Delay = 200 * far
 				q.done(driver.OpRetry, c)
 			}
-			drain(hints)
+			drain(t, hints)
 			c.Delay = far - time.Duration(try)*time.Minute/10
 			q.done(op, c)
 			return q.get(c.ID).Due
@@ -402,14 +405,8 @@ func watchSeveral(t *testing.T, q *queue) {
 	require.NoError(t, err)
 	awaitHint(t, one, 0, func(try int) driver.Instant { return q.head(0, try) })
 	awaitHint(t, two, 1, func(try int) driver.Instant { return q.head(1, try) })
-	for quiet := time.After(50 * time.Millisecond); quiet != nil; {
-		select {
-		case h, open := <-other:
-			require.True(t, open, "the channel was closed")
-			require.Zero(t, h.Due, "a hint of another queue: %v", h) // 0 names no message
-		case <-quiet:
-			quiet = nil
-		}
+	for _, h := range drain(t, other) {
+		require.Zero(t, h.Due, "a hint of another queue: %v", h) // 0 names no message
 	}
 }
 
@@ -443,16 +440,10 @@ func watchInterrupted(t *testing.T, q *queue) {
 	q.deliver(id)
 	for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
 		require.Equal(t, driver.StatusInterrupted, q.status(driver.OpCancel, driver.Change{ID: id, Interrupt: true}))
-		for quiet := time.After(50 * time.Millisecond); quiet != nil; {
-			select {
-			case h, open := <-hints:
-				require.True(t, open, "the channel was closed")
-				if h.ID != "" {
-					require.Equal(t, driver.Hint{ID: id}, h)
-					return
-				}
-			case <-quiet:
-				quiet = nil
+		for _, h := range drain(t, hints) {
+			if h.ID != "" {
+				require.Equal(t, driver.Hint{ID: id}, h)
+				return
 			}
 		}
 	}
