@@ -16,7 +16,6 @@ import (
 
 var applyTests = []test{
 	{"Apply/EveryTransition", transitionTable},
-	{"Apply/Repeated", repetition},
 	{"Apply/MixedResults", applyMixed},
 	{"Apply/Batch", applyBatch},
 	{"Apply/Unknown", applyUnknown},
@@ -408,13 +407,12 @@ func checkRepeat(q *queue, what, state, from, to string) {
 	if change.At = driver.InstantOf(q.now().Add(2 * far)); to == "" {
 		return
 	}
-	if state != firing {
-		q.done(driver.OpRepeat, change)
-		assert.Equal(t, []driver.Instant{change.At, plannedOf(to, change.At)}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
-	} else {
-		q.done(driver.OpRepeat, change)
-		assert.Equal(t, []driver.Instant{was.Due, change.At}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
+	due := change.At
+	if state == firing {
+		due = was.Due
 	}
+	q.done(driver.OpRepeat, change)
+	assert.Equal(t, []driver.Instant{due, change.At}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
 }
 
 // retryRuns ends runs, also of a series that was changed during the run.

@@ -342,6 +342,7 @@ const (
 	leased      = "leased"
 	firing      = "firing"
 	dead        = "dead"
+	acked       = "acked"       // from firing, and removed
 	released    = "released"    // from firing
 	retried     = "retried"     // from firing
 	returned    = "returned"    // released from leased
@@ -352,12 +353,12 @@ const (
 	replayed    = "replayed"    // from dead
 )
 
-var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, returned,
-	rescheduled, expired, crashed, deadByCrash, replayed}
+var allStates = []string{absent, scheduled, leased, firing, dead, acked, released, retried,
+	returned, rescheduled, expired, crashed, deadByCrash, replayed}
 
 // endOf has the transition by which the holder ended the lease of a message in a state.
 var endOf = map[string]driver.Op{
-	released: driver.OpRelease, returned: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury,
+	acked: driver.OpAck, released: driver.OpRelease, returned: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury,
 }
 
 // arranged is a queue whose messages are all in one state, with their tokens of the last claim and

@@ -21,7 +21,8 @@ const (
 var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
 // transitionTable makes every transition from every state with every kind of token, and compares
-// the messages and the counts with the reference.
+// the messages and the counts with the reference. Each transition is also made from the state to
+// which it has led, without a driver.Call, like a repetition.
 func transitionTable(_ *testing.T, q *queue) { checkTransitions(q, false) }
 
 // pauseTransitions makes the same transitions while the partition is paused.
@@ -56,6 +57,8 @@ func referenceOf(a arranged, state string, records map[string]driver.Record) *re
 	n := uint64(len(records))
 	r.sums.Enqueued = n
 	switch state {
+	case acked:
+		r.sums.Enqueued, r.sums.Acked = uint64(len(a.right)), uint64(len(a.right))
 	case retried:
 		r.sums.Retried = n
 	case dead, replayed:
@@ -108,7 +111,7 @@ func (a arranged) records(state string, ids []string) map[string]driver.Record {
 			byID[r.ID] = r
 		}
 	}
-	if state == absent {
+	if state == absent || state == acked {
 		ids = nil
 	}
 	require.Len(a.t, byID, len(ids))
@@ -153,38 +156,4 @@ func (a arranged) checkTransition(state string, op driver.Op, before map[string]
 			assert.Equal(t, before[id], after, what)
 		}
 	}
-}
-
-// repetition repeats each transition immediately, without a driver.Call. Only times change.
-func repetition(t *testing.T, q *queue) {
-	again := func(state string, op driver.Op, want driver.Status) {
-		t.Helper()
-		a := q.in(state+op.String()).arrange(state, []string{"m"})
-		c := driver.Change{ID: "m", Token: a.right["m"], Delay: far, Reason: "why"}
-		a.done(op, c)
-		after := a.count()
-		for range 3 {
-			assert.Equal(t, want, a.status(op, c), "%s of %s again", op.String(), state)
-		}
-		then := a.count()
-		then.Now, then.NextDue = after.Now, after.NextDue
-		assert.Equal(t, after, then, "%s of %s again", op.String(), state)
-	}
-	again(leased, driver.OpBegin, driver.StatusDone)
-	again(firing, driver.OpAck, driver.StatusNotFound)
-	again(firing, driver.OpExpire, driver.StatusNotFound)
-	again(firing, driver.OpRetry, driver.StatusDone)
-	again(firing, driver.OpBury, driver.StatusDone)
-	again(firing, driver.OpRelease, driver.StatusDone)
-	again(leased, driver.OpRelease, driver.StatusDone)
-	again(leased, driver.OpExtend, driver.StatusDone)
-	again(firing, driver.OpExtend, driver.StatusDone)
-	again(scheduled, driver.OpCancel, driver.StatusNotFound)
-	again(leased, driver.OpCancel, driver.StatusNotFound)
-	again(scheduled, driver.OpReschedule, driver.StatusDone)
-	again(leased, driver.OpReschedule, driver.StatusDone)
-	again(scheduled, driver.OpRepeat, driver.StatusDone)
-	again(leased, driver.OpRepeat, driver.StatusDone)
-	again(dead, driver.OpReplay, driver.StatusNotFound)
-	again(dead, driver.OpPurge, driver.StatusNotFound)
 }
