@@ -141,7 +141,7 @@ func beginLease(t *testing.T, q *queue) {
 				assert.Zero(t, o.Lease)
 			} else {
 				lease = o.Lease
-				assertLease(t, before, after, visibility, lease)
+				assertLease(t, before, after, 0, visibility, lease)
 			}
 			assert.False(t, o.Now.Before(before) || o.Now.After(after), "Outcome.Now")
 			r := q.get("a")
@@ -153,12 +153,13 @@ func beginLease(t *testing.T, q *queue) {
 	}
 }
 
-// assertLease asserts that a lease ends visibility after a time from before to after, to within a
-// millisecond.
-func assertLease(t *testing.T, before, after time.Time, visibility time.Duration, end driver.Instant) {
+// assertLease asserts that a lease ends visibility after a time from before to after or, if it is
+// later, after the due time, to within a millisecond.
+func assertLease(t *testing.T, before, after time.Time, due driver.Instant, visibility time.Duration, end driver.Instant) {
 	t.Helper()
-	assert.GreaterOrEqual(t, end, driver.Instant(before.Add(visibility).UnixMilli()))
-	assert.LessOrEqual(t, end, driver.InstantOf(after.Add(visibility))+1)
+	last := due.Time().Add(visibility)
+	assert.GreaterOrEqual(t, end, driver.Instant(max(before.Add(visibility).UnixMilli(), last.UnixMilli())))
+	assert.LessOrEqual(t, end, max(driver.InstantOf(after.Add(visibility)), driver.InstantOf(last))+1)
 }
 
 func extend(t *testing.T, q *queue) {
@@ -170,9 +171,8 @@ func extend(t *testing.T, q *queue) {
 	before := q.now()
 	outcomes := q.done(driver.OpExtend, changes...)
 	after := q.now()
-	assertLease(t, before, after, 2*far, outcomes[0].Lease)
-	due := q.get("later").Due
-	assertLease(t, due.Time(), due.Time(), 2*far, outcomes[1].Lease)
+	assertLease(t, before, after, 0, 2*far, outcomes[0].Lease)
+	assertLease(t, before, after, q.get("later").Due, 2*far, outcomes[1].Lease)
 	for i, c := range changes {
 		r := q.get(c.ID)
 		assert.Equal(t, driver.StateLeased, r.State)
@@ -183,7 +183,7 @@ func extend(t *testing.T, q *queue) {
 	changes[0].Delay = 3 * far
 	before = q.now()
 	o := q.done(driver.OpExtend, changes[0])[0]
-	assertLease(t, before, q.now(), 3*far, o.Lease)
+	assertLease(t, before, q.now(), 0, 3*far, o.Lease)
 	r := q.get("a")
 	assert.Equal(t, driver.StateFiring, r.State)
 	assert.Equal(t, o.Lease, r.LeaseEnd)
@@ -349,8 +349,8 @@ func extendByState(t *testing.T, q *queue) {
 	before := q.now()
 	outcomes := q.done(driver.OpExtend, changes...)
 	after := q.now()
-	assertLease(t, before, after, 4*far, outcomes[0].Lease)
-	assertLease(t, before, after, 2*far, outcomes[1].Lease)
+	assertLease(t, before, after, 0, 4*far, outcomes[0].Lease)
+	assertLease(t, before, after, 0, 2*far, outcomes[1].Lease)
 	for i, c := range changes {
 		assert.Equal(t, outcomes[i].Lease, q.get(c.ID).LeaseEnd)
 	}
@@ -517,7 +517,7 @@ func cancelFiring(t *testing.T, q *queue) {
 			before := a.now()
 			o := a.apply(driver.OpExtend, c)[0]
 			assert.Equal(t, extended, o.Status)
-			assertLease(t, before, a.now(), 2*far, o.Lease)
+			assertLease(t, before, a.now(), 0, 2*far, o.Lease)
 			was.LeaseEnd = o.Lease
 			assert.Equal(t, was, a.get("m"))
 			assert.Equal(t, driver.StatusDone, a.status(driver.OpCancel, driver.Change{ID: "other", Interrupt: interrupt}))

@@ -115,13 +115,11 @@ func claimBegins(t *testing.T, q *queue) {
 		for _, r := range claimed.Records {
 			assert.Equal(t, q.get(r.ID), r)
 			states = append(states, r.State)
-			from, to, lease := before, after, short
+			lease := time.Duration(short)
 			if r.State == driver.StateFiring {
 				lease = long
-			} else if r.ID == "later" {
-				from, to = r.Due.Time(), r.Due.Time()
 			}
-			assertLease(t, from, to, lease, r.LeaseEnd)
+			assertLease(t, before, after, r.Due, lease, r.LeaseEnd)
 		}
 		assert.Equal(t, c.want, states, "Begin %d", c.begin)
 	}
@@ -161,7 +159,7 @@ func claimLostAnswer(t *testing.T, q *queue) {
 	after := q.now()
 	require.Equal(t, idsOf(lost[:3]), idsOf(again), "Max does not limit them")
 	for i := range again {
-		assertLease(t, before, after, 2*far, again[i].LeaseEnd)
+		assertLease(t, before, after, 0, 2*far, again[i].LeaseEnd)
 		assert.Equal(t, q.get(again[i].ID), again[i])
 		lost[i].LeaseEnd = again[i].LeaseEnd
 	}

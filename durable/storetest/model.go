@@ -45,6 +45,7 @@ func runModelOn(q *queue, source rand.Source, steps int) {
 		seen:   make(map[string]uint64),
 		claims: make(map[string]uint64),
 		noted:  make(map[string]uint64),
+		last:   make(map[string]repeatable),
 	}
 	for i := range 12 {
 		m.ids = append(m.ids, fmt.Sprintf("m%02d", i))
@@ -71,11 +72,16 @@ type model struct {
 	noted   map[string]uint64   // number below which a consumer's claims are rejected
 	what    string              // the last step, for failure messages
 
-	seq          uint64 // of the last call
-	lastPut      driver.Put
-	lastStatuses []driver.Status
-	lastBatch    driver.Batch // the last one without a token
-	lastOutcomes []driver.Outcome
+	seq  uint64                // of the last call
+	last map[string]repeatable // the last calls without a token, by caller
+}
+
+// repeatable is a call without a token that was made.
+type repeatable struct {
+	call     driver.Call
+	make     func(driver.Call) ([]driver.Status, error)
+	statuses []driver.Status
+	what     string
 }
 
 func (m *model) step() {
@@ -230,7 +236,10 @@ func (m *model) stepPut() {
 		m.messages[it.ID] = &refMessage{record: driver.Record{ID: it.ID, Due: r.Due, State: driver.StateScheduled}}
 		m.messages[it.ID].replace(it, r.Enqueued, plannedOf(it.Repeat, r.Due))
 	}
-	m.lastPut, m.lastStatuses = p, got
+	m.last[p.Call.Caller] = repeatable{p.Call, func(c driver.Call) ([]driver.Status, error) {
+		p.Call = c
+		return m.Put(m.t.Context(), p)
+	}, got, m.what}
 }
 
 func (m *model) assertDue(before, after time.Time, at driver.Instant, delay time.Duration, got driver.Instant) {
@@ -249,53 +258,31 @@ func (m *model) nextCall(caller string) driver.Call {
 		NotAfter: driver.InstantOf(m.now()).Add(2 * time.Minute)}
 }
 
-// stepRepeat repeats the last call without a token, or makes an older one.
+// stepRepeat repeats the last call without a token, or makes an older one. A call that may be
+// forgotten, or is older than the last one, is late.
 func (m *model) stepRepeat() {
 	if !m.fixture.Remote {
 		return
 	}
 	older := m.random.IntN(4) == 0
-	if m.random.IntN(2) == 0 {
-		put := m.lastPut
-		if older {
-			put.Call.Seq--
-		}
-		m.what = fmt.Sprintf("put again %+v", put)
-		statuses, err := m.Put(m.t.Context(), put)
-		m.repeated(older, put.Call, err)
-		if err == nil && len(put.Items) > 0 {
-			require.Equal(m.t, m.lastStatuses, statuses, m.what)
-		}
+	last := m.last[[]string{"puts", "changes"}[m.random.IntN(2)]]
+	if last.make == nil {
 		return
 	}
-	b := m.lastBatch
 	if older {
-		b.Call.Seq--
+		last.call.Seq--
 	}
-	m.what = fmt.Sprintf("%s again %+v", b.Op.String(), b)
-	outcomes, err := m.Apply(m.t.Context(), b)
-	m.repeated(older, b.Call, err)
-	for i, o := range outcomes {
-		require.Equal(m.t, m.lastOutcomes[i].Status, o.Status, m.what)
-	}
-}
-
-// repeated checks the error of a repeated call. A call that may be forgotten, or is older than the
-// last one, is late.
-func (m *model) repeated(older bool, c driver.Call, err error) {
-	m.t.Helper()
-	if c.Caller == "" {
-		return // there was no call yet
-	}
+	m.what = fmt.Sprintf("again with %+v: %s", last.call, last.what)
+	statuses, err := last.make(last.call)
 	if err == nil {
 		require.False(m.t, older, "a call that is older than the last one: %s", m.what)
+		require.Equal(m.t, last.statuses, statuses, m.what)
 		return
 	}
 	var late *driver.LateError
 	require.ErrorAs(m.t, err, &late, m.what)
 	if !older {
-		require.Less(m.t, c.NotAfter, driver.InstantOf(m.now()), "the store did not remember the call: %s",
-			m.what)
+		require.Less(m.t, last.call.NotAfter, driver.InstantOf(m.now()), "the store did not remember the call: %s", m.what)
 	}
 }
 
@@ -355,7 +342,7 @@ func (m *model) stepClaim() {
 		if r.State == driver.StateLeased && c.Hold > 0 {
 			lease = c.Hold
 		}
-		m.assertLease(before, after, r.Due, lease, r.LeaseEnd)
+		assertLease(m.t, before, after, r.Due, lease, r.LeaseEnd)
 		ref := m.messages[r.ID]
 		ref.record.LeaseEnd = r.LeaseEnd
 		ref.assertSame(m.t, r, m.what)
@@ -396,19 +383,6 @@ func (m *model) claimAgain(c driver.Claim, unseen []*refMessage) driver.Claimed 
 	}
 	require.Equal(m.t, want, changesOf(claimed.Records), m.what)
 	return claimed
-}
-
-// assertLease asserts that a lease ends visibility after now or, if it is later, after the due
-// time.
-func (m *model) assertLease(before, after time.Time, due driver.Instant, visibility time.Duration, end driver.Instant) {
-	m.t.Helper()
-	if due.Time().After(before) {
-		before = due.Time()
-	}
-	if due.Time().After(after) {
-		after = due.Time()
-	}
-	assertLease(m.t, before, after, visibility, end)
 }
 
 func (m *model) stepApply() {
@@ -452,7 +426,11 @@ func (m *model) stepApply() {
 	m.what = fmt.Sprintf("%s %+v", b.Op.String(), b)
 	outcomes := m.batch(b)
 	if slices.Contains(callOps, b.Op) {
-		m.lastBatch, m.lastOutcomes = b, outcomes
+		m.last[b.Call.Caller] = repeatable{b.Call, func(c driver.Call) ([]driver.Status, error) {
+			b.Call = c
+			outcomes, err := m.Apply(m.t.Context(), b)
+			return statusesOf(outcomes), err
+		}, statusesOf(outcomes), m.what}
 	}
 	after := m.now()
 	for i, c := range b.Changes {
@@ -498,7 +476,7 @@ func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.C
 			require.Zero(m.t, o.Lease, m.what)
 			break
 		}
-		assertLease(m.t, before, after, b.Visibility, o.Lease)
+		assertLease(m.t, before, after, 0, b.Visibility, o.Lease)
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpExtend:
 		delay := c.Delay
@@ -506,7 +484,7 @@ func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.C
 			delay = c.Begun
 		}
 		if o.Lease != ref.record.LeaseEnd { // a store may keep a longer lease
-			m.assertLease(before, after, ref.record.Due, delay, o.Lease)
+			assertLease(m.t, before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpRetry, driver.OpReplay, driver.OpReschedule, driver.OpRepeat:
