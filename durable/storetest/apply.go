@@ -22,7 +22,6 @@ var applyTests = []test{
 	{"Begin/Early", beginEarly},
 	{"Begin/Lease", beginLease},
 	{"Extend", extend},
-	{"Extend/ByState", extendByState},
 	{"Retry/Reason", retryReason},
 	{"Retry/Outcomes", retryOutcomes},
 	{"Reschedule", reschedule},
@@ -162,6 +161,7 @@ func assertLease(t *testing.T, before, after time.Time, due driver.Instant, visi
 	assert.LessOrEqual(t, end, max(driver.InstantOf(after.Add(visibility)), driver.InstantOf(last))+1)
 }
 
+// extend extends the leases of messages before and after they have begun.
 func extend(t *testing.T, q *queue) {
 	q.put(item("a", 0), item("later", 5*far))
 	claimed := q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far})
@@ -180,10 +180,17 @@ func extend(t *testing.T, q *queue) {
 		assert.Equal(t, c.Token, r.Token, "the token does not change")
 	}
 	q.done(driver.OpBegin, changes[0])
-	changes[0].Delay = 3 * far
+	changes[0].Begun, changes[1].Begun = 4*far, 4*far // only one has begun
+	before = q.now()
+	outcomes = q.done(driver.OpExtend, changes...)
+	after = q.now()
+	assertLease(t, before, after, 0, 4*far, outcomes[0].Lease)
+	assertLease(t, before, after, q.get("later").Due, 2*far, outcomes[1].Lease)
+	assert.Equal(t, []driver.Instant{outcomes[0].Lease, outcomes[1].Lease}, []driver.Instant{q.get("a").LeaseEnd, q.get("later").LeaseEnd})
+	changes[0].Delay, changes[0].Begun = 5*far, 0
 	before = q.now()
 	o := q.done(driver.OpExtend, changes[0])[0]
-	assertLease(t, before, q.now(), 0, 3*far, o.Lease)
+	assertLease(t, before, q.now(), 0, 5*far, o.Lease)
 	r := q.get("a")
 	assert.Equal(t, driver.StateFiring, r.State)
 	assert.Equal(t, o.Lease, r.LeaseEnd)
@@ -336,24 +343,6 @@ func deadIncarnation(t *testing.T, q *queue) {
 		driver.Change{ID: "b", Incarnation: died["a"]})
 	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusNotFound}, statusesOf(outcomes))
 	assert.Equal(t, int64(1), q.count().Dead)
-}
-
-// extendByState extends messages without knowing which of them have begun.
-func extendByState(t *testing.T, q *queue) {
-	q.put(item("a", 0), item("b", 0))
-	claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 2, Visibility: far, Begin: 1}).Records
-	changes := changesOf(claimed)
-	for i := range changes {
-		changes[i].Delay, changes[i].Begun = 2*far, 4*far
-	}
-	before := q.now()
-	outcomes := q.done(driver.OpExtend, changes...)
-	after := q.now()
-	assertLease(t, before, after, 0, 4*far, outcomes[0].Lease)
-	assertLease(t, before, after, 0, 2*far, outcomes[1].Lease)
-	for i, c := range changes {
-		assert.Equal(t, outcomes[i].Lease, q.get(c.ID).LeaseEnd)
-	}
 }
 
 // repeat changes the series of messages in each state.

@@ -69,10 +69,7 @@ var callOps = []driver.Op{driver.OpCancel, driver.OpReschedule, driver.OpReplay,
 // callApply repeats each transition without a token after its message has changed. The answer is
 // the same, and nothing changes.
 func callApply(t *testing.T, q *queue) {
-	var ids []string
-	for _, op := range callOps {
-		ids = append(ids, op.String())
-	}
+	ids := mapped(callOps, driver.Op.String)
 	for _, state := range allStates {
 		a := q.in(state).arrange(state, ids)
 		c := a.newCall("caller", 7)
@@ -117,26 +114,11 @@ func callers(t *testing.T, q *queue) {
 // nothing.
 func callRejected(t *testing.T, q *queue) {
 	q.done(driver.OpBury, q.deliver("dead"))
-	q.put(item("m", far))
-	put := driver.Put{Items: items("new", 1)}
-	calls := map[string]func(c driver.Call) error{
-		"Put": func(c driver.Call) error {
-			put.Call = c
-			_, err := q.Put(t.Context(), put)
-			return err
-		},
-		"Pause": func(c driver.Call) error { return q.Pause(t.Context(), driver.Pause{Call: c, Paused: true}) },
-	}
-	for _, op := range callOps {
-		calls[op.String()] = func(c driver.Call) error {
-			_, err := q.Apply(t.Context(), driver.Batch{Op: op, Call: c, Changes: []driver.Change{{ID: "m"}, {ID: "dead"}}})
-			return err
-		}
-	}
+	q.put(item("a", far))
 	now := driver.InstantOf(q.now())
-	for name, call := range calls {
+	for _, name := range append(mapped(callOps, driver.Op.String), "Put", "Pause") {
 		q.statuses(driver.Put{Call: driver.Call{Caller: name, Seq: 2, NotAfter: now.Add(time.Minute)},
-			Items: []driver.PutItem{item("m", 0)}}) // a duplicate
+			Items: []driver.PutItem{item("a", 0)}}) // a duplicate
 		before := q.count()
 		for what, c := range map[string]driver.Call{
 			"late":          {Caller: name, Seq: 3, NotAfter: now - 1000},
@@ -144,7 +126,7 @@ func callRejected(t *testing.T, q *queue) {
 			"older":         {Caller: name, Seq: 1, NotAfter: now.Add(time.Minute)},
 		} {
 			var late *driver.LateError
-			err := call(c)
+			err := callsOf(q, c)[name]()
 			require.ErrorAs(t, err, &late, "%s %s", what, name)
 			require.NotErrorIs(t, err, driver.ErrUnavailable, "the rejection is definite")
 			assert.GreaterOrEqual(t, late.Now, now-1)
@@ -154,7 +136,7 @@ func callRejected(t *testing.T, q *queue) {
 		after.Now = before.Now
 		assert.Equal(t, before, after, name)
 	}
-	put.Call = driver.Call{Caller: "Put", Seq: 3, NotAfter: now.Add(contract.MaxAhead - time.Minute)}
+	put := driver.Put{Call: driver.Call{Caller: "Put", Seq: 3, NotAfter: now.Add(contract.MaxAhead - time.Minute)}, Items: items("b", 1)}
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put), "a call with the number of a rejected one")
 }
 

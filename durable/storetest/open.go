@@ -149,7 +149,7 @@ func openInvalid(t *testing.T, q *queue) {
 func closed(t *testing.T, q *queue) {
 	q.put(item("a", 0))
 	require.NoError(t, q.fixture.Store.Close())
-	calls := callsOf(q)
+	calls := callsOf(q, driver.Call{})
 	calls["Open"] = func() error { _, err := q.fixture.Store.Open(t.Context(), config()); return err }
 	calls["Watch"] = func() error { _, err := q.Watch(t.Context()); return err }
 	if l, ok := q.fixture.Store.(driver.Lister); ok {
@@ -192,13 +192,13 @@ func fill(q *queue) {
 	require.NoError(q.t, err)
 }
 
-// callsOf returns calls to a backend.
-func callsOf(q *queue) map[string]func() error {
+// callsOf returns calls to a backend. A [driver.Call] makes those without a token take effect once.
+func callsOf(q *queue, call driver.Call) map[string]func() error {
 	ctx := q.t.Context()
 	calls := map[string]func() error{
-		"Put":       func() error { _, err := q.Put(ctx, driver.Put{Items: items("b", 1)}); return err },
+		"Put":       func() error { _, err := q.Put(ctx, driver.Put{Call: call, Items: items("b", 1)}); return err },
 		"Claim":     func() error { _, err := q.Claim(ctx, driver.Claim{Max: 1, MaxBytes: 1, Visibility: far}); return err },
-		"Pause":     func() error { return q.Pause(ctx, driver.Pause{Paused: true}) },
+		"Pause":     func() error { return q.Pause(ctx, driver.Pause{Call: call, Paused: true}) },
 		"Get":       func() error { _, err := q.Get(ctx, 0, "a"); return err },
 		"List":      func() error { _, _, err := q.List(ctx, 0, driver.StateScheduled, "", 1); return err },
 		"Count":     func() error { _, err := q.Count(ctx, 0); return err },
@@ -207,7 +207,7 @@ func callsOf(q *queue) map[string]func() error {
 	}
 	for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
 		calls[op.String()] = func() error {
-			_, err := q.Apply(ctx, driver.Batch{Op: op, Changes: []driver.Change{{ID: "a"}}})
+			_, err := q.Apply(ctx, driver.Batch{Op: op, Call: call, Changes: []driver.Change{{ID: "a"}, {ID: "dead"}}})
 			return err
 		}
 	}
@@ -226,7 +226,7 @@ func deleteQueue(t *testing.T, q *queue) {
 	isQueues(t, l, q.config.Queue, other.config.Queue)
 	require.NoError(t, l.DeleteQueue(t.Context(), q.config.Queue))
 	isQueues(t, l, other.config.Queue)
-	for name, call := range callsOf(q) {
+	for name, call := range callsOf(q, driver.Call{}) {
 		err := call()
 		require.ErrorIs(t, err, driver.ErrNoQueue, name)
 		require.NotErrorIs(t, err, driver.ErrUnavailable, name)
@@ -276,7 +276,7 @@ func deleteAndCreate(t *testing.T, q *queue) {
 		c := q.config
 		c.Partitions = n
 		last := openAs(t, q.fixture, c)
-		calls := callsOf(q)
+		calls := callsOf(q, driver.Call{})
 		for _, name := range []string{"Put", "Pause", "Cancel", "Reschedule", "Replay", "Purge"} { // an id may be in another partition
 			require.ErrorIs(t, calls[name](), driver.ErrPartitions, "%s with %d partitions", name, n)
 		}
