@@ -36,9 +36,24 @@ func runModel(q *queue, seed uint64) {
 // can make them.
 func runModelOn(q *queue, source rand.Source, steps int) {
 	q.t.Helper()
-	m := &model{
+	m := newModel(q)
+	m.random = rand.New(source) //nolint:gosec // not for secrets
+	for i := range 12 {
+		m.ids = append(m.ids, fmt.Sprintf("m%02d", i))
+	}
+	for step := range steps {
+		m.step()
+		m.compare(m.ids, fmt.Sprintf("step %d: %s", step, m.what))
+		if step%25 == 0 {
+			m.compareLists()
+		}
+	}
+}
+
+// newModel returns the model of an empty queue.
+func newModel(q *queue) *model {
+	return &model{
 		queue: q, movable: q.fixture.Advance != nil,
-		random: rand.New(source), //nolint:gosec // not for secrets
 		reference: reference{messages: make(map[string]*refMessage),
 			grants: make(map[string][]driver.Change)},
 		tokens: make(map[string][]uint64),
@@ -46,16 +61,6 @@ func runModelOn(q *queue, source rand.Source, steps int) {
 		claims: make(map[string]uint64),
 		noted:  make(map[string]uint64),
 		last:   make(map[string]repeatable),
-	}
-	for i := range 12 {
-		m.ids = append(m.ids, fmt.Sprintf("m%02d", i))
-	}
-	for step := range steps {
-		m.step()
-		m.compare(fmt.Sprintf("step %d: %s", step, m.what))
-		if step%25 == 0 {
-			m.compareLists()
-		}
 	}
 }
 
@@ -213,6 +218,16 @@ func (m *model) stepPut() {
 		last.Repeat = m.series()
 	}
 	m.what = fmt.Sprintf("put %+v", p)
+	m.last[p.Call.Caller] = repeatable{p.Call, func(c driver.Call) ([]driver.Status, error) {
+		p.Call = c
+		return m.Put(m.t.Context(), p)
+	}, m.makePut(p, before), m.what}
+}
+
+// makePut stores messages, in the model too. It returns their statuses, which must be those that
+// the model expects.
+func (m *model) makePut(p driver.Put, before time.Time) []driver.Status {
+	m.t.Helper()
 	want := make([]driver.Status, len(p.Items))
 	for i, it := range p.Items {
 		want[i] = m.putStatus(it, p.Replace)
@@ -236,10 +251,7 @@ func (m *model) stepPut() {
 		m.messages[it.ID] = &refMessage{record: driver.Record{ID: it.ID, Due: r.Due, State: driver.StateScheduled}}
 		m.messages[it.ID].replace(it, r.Enqueued, plannedOf(it.Repeat, r.Due))
 	}
-	m.last[p.Call.Caller] = repeatable{p.Call, func(c driver.Call) ([]driver.Status, error) {
-		p.Call = c
-		return m.Put(m.t.Context(), p)
-	}, got, m.what}
+	return got
 }
 
 func (m *model) assertDue(before, after time.Time, at driver.Instant, delay time.Duration, got driver.Instant) {
@@ -424,22 +436,30 @@ func (m *model) stepApply() {
 		b.Changes = append(b.Changes, c)
 	}
 	m.what = fmt.Sprintf("%s %+v", b.Op.String(), b)
+	m.makeChanges(b, before)
+}
+
+// makeChanges makes a transition, in the model too. The statuses must be those that the model
+// expects. The result has true for each message that has changed.
+func (m *model) makeChanges(b driver.Batch, before time.Time) []bool {
+	m.t.Helper()
 	outcomes := m.batch(b)
-	if slices.Contains(callOps, b.Op) {
+	if b.Call.Caller != "" {
 		m.last[b.Call.Caller] = repeatable{b.Call, func(c driver.Call) ([]driver.Status, error) {
 			b.Call = c
 			outcomes, err := m.Apply(m.t.Context(), b)
 			return statusesOf(outcomes), err
 		}, statusesOf(outcomes), m.what}
 	}
-	after := m.now()
+	after, changed := m.now(), make([]bool, len(outcomes))
 	for i, c := range b.Changes {
 		want := m.verdict(b.Op, c, driver.Instant(before.UnixMilli()).Add(b.Lead))
 		require.Contains(m.t, want, outcomes[i].Status, "%q: %s", c.ID, m.what)
 		if s := outcomes[i].Status; s == driver.StatusDone || s == driver.StatusInterrupted || s == driver.StatusFiring && b.Op == driver.OpCancel {
-			m.applyToModel(before, after, b, c, outcomes[i])
+			changed[i] = m.applyToModel(before, after, b, c, outcomes[i])
 		}
 	}
+	return changed
 }
 
 // someToken returns a token of a message, usually the current one.
@@ -459,11 +479,12 @@ func (m *model) someToken(id string) uint64 {
 	}
 }
 
-// applyToModel applies a transition to the model, with the times that the store has set.
-func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) {
+// applyToModel applies a transition to the model, with the times that the store has set. It reports
+// whether the message has changed, as transition does.
+func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) bool {
 	m.t.Helper()
 	if !m.transition(b.Op, c) {
-		return
+		return false
 	}
 	ref := m.messages[c.ID]
 	if b.Op == driver.OpBegin || b.Op == driver.OpExtend {
@@ -489,7 +510,10 @@ func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.C
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpRetry, driver.OpReplay, driver.OpReschedule, driver.OpRepeat:
 		m.applyTimes(before, after, b.Op, c)
+	case driver.OpBury:
+		assertDelay(m.t, before, after, 0, m.get(c.ID).Died, m.what)
 	}
+	return true
 }
 
 // applyTimes applies the due times and the series of a transition to the model.
@@ -551,9 +575,10 @@ func (m *refMessage) assertSame(t *testing.T, got driver.Record, what string) {
 	require.Equal(t, want, withBody(got, want), what)
 }
 
-func (m *model) compare(what string) {
+// compare compares messages and the counts.
+func (m *model) compare(ids []string, what string) {
 	m.t.Helper()
-	for _, id := range m.ids {
+	for _, id := range ids {
 		ref := m.messages[id]
 		if ref == nil {
 			_, err := m.Get(m.t.Context(), 0, id)

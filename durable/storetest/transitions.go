@@ -21,7 +21,7 @@ const (
 var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
 // transitionTable makes every transition from every state with every kind of token, and compares
-// the messages and the counts with the reference. Each transition is also made from the state to
+// the messages and the counts with the model. Each transition is also made from the state to
 // which it has led, without a driver.Call, like a repetition.
 func transitionTable(_ *testing.T, q *queue) { checkTransitions(q, false) }
 
@@ -39,21 +39,19 @@ func checkTransitions(q *queue, paused bool) {
 		a := q.in(state).arrange(state, ids)
 		a.pause(paused)
 		before := a.records(state, ids)
-		expected := referenceOf(a, state, before)
-		expected.paused = paused
-		checkCounts(a, expected, state)
+		m := modelOf(a, state, before)
+		m.paused = paused
+		m.compare(ids, state)
 		for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
-			a.checkTransition(state, op, before, expected)
-			checkCounts(a, expected, op.String()+" of "+state)
+			a.checkTransition(state, op, before, m)
 		}
-		c := a.count()
-		a.audit(0, true, int(c.Scheduled+c.InFlight+c.Dead))
+		a.audit(0, true, len(m.messages))
 	}
 }
 
-// referenceOf returns the reference of the arranged messages.
-func referenceOf(a arranged, state string, records map[string]driver.Record) *reference {
-	r := &reference{messages: make(map[string]*refMessage)}
+// modelOf returns the model of the arranged messages.
+func modelOf(a arranged, state string, records map[string]driver.Record) *model {
+	r := newModel(a.queue)
 	n := uint64(len(records))
 	r.sums.Enqueued = n
 	switch state {
@@ -78,15 +76,6 @@ func referenceOf(a arranged, state string, records map[string]driver.Record) *re
 		r.messages[id] = m
 	}
 	return r
-}
-
-// checkCounts compares the counts with those of the reference, which does not know the due times.
-func checkCounts(a arranged, expected *reference, what string) {
-	a.t.Helper()
-	got := a.count()
-	want := expected.counts(got.Now)
-	want.Due, want.NextDue = got.Due, got.NextDue
-	assert.Equal(a.t, want, got, what)
 }
 
 // records returns the arranged messages by id, and checks them. It lists them, because Get would
@@ -119,41 +108,22 @@ func (a arranged) records(state string, ids []string) map[string]driver.Record {
 }
 
 // checkTransition makes one transition of the messages that were arranged for it.
-func (a arranged) checkTransition(state string, op driver.Op, before map[string]driver.Record, expected *reference) {
-	t := a.t
-	var changes []driver.Change
+func (a arranged) checkTransition(state string, op driver.Op, before map[string]driver.Record, m *model) {
+	a.t.Helper()
+	b := driver.Batch{Op: op, Visibility: far}
+	var ids []string
 	for _, kind := range tokenKinds {
 		id := op.String() + "-" + kind
 		token := map[string]uint64{rightToken: a.right[id], staleToken: a.stale[id],
 			wrongToken: a.right[id] + 1_000_000, zeroToken: 0}[kind]
-		changes = append(changes, driver.Change{ID: id, Token: token, Delay: 2 * far, Reason: "why"})
+		b.Changes = append(b.Changes, driver.Change{ID: id, Token: token, Delay: 2 * far, Reason: "why"})
+		ids = append(ids, id)
 	}
-	from := a.now()
-	outcomes := a.apply(op, changes...)
-	to := a.now()
-	for i, o := range outcomes {
-		id, what := changes[i].ID, fmt.Sprintf("%s of a message in state %q with a %s token: status %v", op, state, tokenKinds[i], o.Status)
-		if !assert.Contains(t, expected.verdict(op, changes[i], driver.Never), o.Status, what) {
-			continue
-		}
-		changed := o.Status == driver.StatusDone && expected.transition(op, changes[i])
-		after, err := a.Get(t.Context(), 0, id)
-		m := expected.messages[id]
-		switch {
-		case m == nil:
-			assert.ErrorIs(t, err, driver.ErrNotFound, what)
-		case changed:
-			switch op {
-			case driver.OpBegin, driver.OpExtend:
-				m.record.LeaseEnd = after.LeaseEnd
-			case driver.OpRetry, driver.OpReplay, driver.OpReschedule, driver.OpRepeat:
-				m.record.Due = after.Due
-			case driver.OpBury:
-				assertDelay(t, from, to, 0, after.Died, what)
-			}
-			m.assertSame(t, after, what)
-		default:
-			assert.Equal(t, before[id], after, what)
+	m.what = fmt.Sprintf("%s of messages in state %q", op, state)
+	for i, changed := range m.makeChanges(b, a.now()) {
+		if !changed && m.messages[ids[i]] != nil {
+			assert.Equal(a.t, before[ids[i]], a.get(ids[i]), "%s: %s", ids[i], m.what)
 		}
 	}
+	m.compare(ids, m.what)
 }
