@@ -22,6 +22,7 @@ import (
 type admission struct {
 	opts      *ConsumerOptions
 	handover  *handover // the waiting takers, and the messages that have begun
+	budget    budget    // bounds what begins beside the takers
 	owned     int       // number of own partitions
 	readAhead readAhead
 	waiting   fifo[*share]           // partitions that wait for free takers, in turn
@@ -38,8 +39,8 @@ type admission struct {
 	checks uint // number of calls to check
 
 	// reserved counts the takers for which a call to the store is in progress or a message waits
-	// for its due time, except those of slow partitions.
-	reserved int
+	// for its due time. Those of slow partitions count in slow instead.
+	reserved, slow int
 }
 
 // share is the share of one partition in a consumer: what it has claimed and what it was granted.
@@ -55,6 +56,7 @@ type share struct {
 	paused    bool // as of the last answered claim; nothing is claimed, begun or delivered
 	overdue   bool // the store may have messages that are due
 	granted   int  // takers reserved for the next claim
+	claiming  int  // takers reserved for the claim in progress
 	waiting   bool // the share is in admission.waiting
 	beginning int  // messages whose begin was not answered yet
 	reserved  int  // takers reserved for the partition
@@ -145,9 +147,11 @@ func (a *admission) popReady() (*heldMessage, bool) {
 // takers returns the number of takers that wait or are expected soon.
 func (a *admission) takers() int { return a.handover.takers.len() + a.readAhead.messages }
 
-// spare returns the number of takers for which no message has begun or is beginning. It may be
-// negative.
-func (a *admission) spare() int { return a.takers() - a.reserved - a.handover.begun.len() }
+// spare returns the number of takers, at most most, for which no message has begun or is beginning,
+// and which the budget allows to be used. It may be negative.
+func (a *admission) spare(most int) int {
+	return a.budget.allow(a, min(most, a.takers()-a.reserved-a.handover.begun.len()))
+}
 
 // reserve reserves n takers for a partition, or frees them if n is negative.
 func (a *admission) reserve(s *share, n int) {
@@ -155,7 +159,9 @@ func (a *admission) reserve(s *share, n int) {
 		s.answered = a.checks
 	}
 	s.reserved += n
-	if !s.slow {
+	if s.slow {
+		a.slow += n
+	} else {
 		a.reserved += n
 	}
 }
@@ -164,7 +170,8 @@ func (a *admission) reserve(s *share, n int) {
 // leaves some to other partitions, but reserves at least a quarter of the takers, because a small
 // claim costs nearly as much as a large one.
 func (a *admission) grant(s *share) bool {
-	n, least := a.spare(), max(1, min(driver.MaxBatch/2, a.takers()/4))
+	n := a.spare(a.takers())
+	least := max(1, min(driver.MaxBatch/2, (n+a.reserved+a.handover.begun.len())/4))
 	if n < least {
 		return false
 	}
@@ -173,7 +180,7 @@ func (a *admission) grant(s *share) bool {
 	return true
 }
 
-// ungrant frees the takers of a claim that has ended or is not made.
+// ungrant frees the takers of a claim that is not made.
 func (a *admission) ungrant(s *share) {
 	a.reserve(s, -s.granted)
 	s.granted = 0
@@ -201,7 +208,7 @@ func (a *admission) plan(s *share, must bool) (claim driver.Claim, ok bool) {
 	if s.granted == 0 && a.waiting.len() == 0 { // else others come first
 		a.grant(s)
 	}
-	claim.Max = s.granted
+	claim.Max, s.claiming, s.granted = s.granted, s.granted, 0
 	if s.own && s.beginning == 0 { // else the messages would overtake those that are beginning
 		claim.Begin = claim.Max
 	}
@@ -235,7 +242,8 @@ func (a *admission) grantNext() {
 
 // claimEnded records the end of a claim.
 func (a *admission) claimEnded(s *share, overdue bool) {
-	a.ungrant(s)
+	a.reserve(s, -s.claiming)
+	s.claiming = 0
 	a.callEnded(s)
 	s.overdue = overdue
 }
@@ -245,6 +253,7 @@ func (a *admission) callEnded(s *share) {
 	s.answered = a.checks
 	if s.slow {
 		s.slow = false
+		a.slow -= s.reserved
 		a.reserved += s.reserved
 	}
 }
@@ -256,6 +265,7 @@ func (a *admission) check(s *share) {
 	if s.reserved > 0 && !s.slow && a.checks-s.answered >= lateChecks {
 		s.slow = true
 		a.reserved -= s.reserved
+		a.slow += s.reserved
 	}
 }
 

@@ -56,33 +56,28 @@ type Handler func(ctx context.Context, d *Delivery) error
 // [ErrNoQueue] after [DeleteQueue], and [ErrLocked], if only another process may consume, end it in
 // the same way. It returns [ErrInvalid] for a nil ctx, a nil handler or invalid options.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
-	opts, err := options.withDefaults()
-	switch {
-	case err != nil:
-	case ctx == nil:
-		err = fmt.Errorf("%w context: nil", ErrInvalid)
-	case handler == nil:
-		err = fmt.Errorf("%w handler: nil", ErrInvalid)
-	}
-	if err != nil {
-		return fmt.Errorf("durable: consume: %w", err)
-	}
+	return Consume(ctx, []Source{{Queue: q, Handler: handler}}, options)
+}
+
+// consume consumes from one source.
+func consume(ctx context.Context, opts ConsumerOptions, b budget) error {
+	q := b.source.Queue
 	q.mu.Lock()
-	c, err := q.newConsumer(opts)
+	c, err := q.newConsumer(opts, b)
 	q.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("durable: consume: %w", err)
+		return err
 	}
 	defer q.consumers.Done()
 	defer context.AfterFunc(ctx, c.retire)()
-	w := newWorkers(ctx, c, handler)
+	w := newWorkers(ctx, c, b.source.Handler)
 	w.wait()
 	c.stop()
 	if err := c.failure(); err != nil {
-		return fmt.Errorf("durable: consume: %w", err)
+		return err
 	}
 	if ctx.Err() == nil || q.ctx.Err() != nil { // the queue was closed, or is being shut down
-		return fmt.Errorf("durable: consume: %w", ErrClosed)
+		return ErrClosed
 	}
 	return nil
 }

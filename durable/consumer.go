@@ -45,7 +45,7 @@ type consumer struct {
 
 // newConsumer starts a consumer unless the queue is closing. q.mu is held. The caller must call
 // stop, and q.consumers.Done as soon as Shutdown need not wait for the consumer.
-func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
+func (q *Queue) newConsumer(opts ConsumerOptions, b budget) (*consumer, error) {
 	if q.closing {
 		return nil, ErrClosed
 	}
@@ -59,7 +59,7 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 		sleep(calls, leaveTime)
 		endCalls()
 	})
-	d, err := newDispatcher(c.ctx, q, &c.opts)
+	d, err := newDispatcher(c.ctx, q, &c.opts, b)
 	if err != nil {
 		return nil, fmt.Errorf("durable: %w", err)
 	}
@@ -116,6 +116,7 @@ func (c *consumer) stop() {
 	}
 	c.dispatcher.wheel.Stop()
 	c.dispatcher.checker.Stop()
+	c.dispatcher.admission.budget.timer.Stop()
 	c.q.mu.Lock()
 	delete(c.q.claiming, c)
 	c.q.mu.Unlock()

@@ -62,13 +62,19 @@ type consumerPart struct {
 const wheelTick = 250 * time.Microsecond
 
 // newDispatcher returns a dispatcher for all partitions of a queue, without their claimers.
-func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
+func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions, b budget) (*dispatcher, error) {
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, held: make(map[*heldMessage]struct{})}
 	d.drained.L = &d.mu
 	d.handover.used, d.handover.most = time.Now(), opts.Concurrency
-	d.admission = admission{opts: opts, handover: &d.handover}
+	d.admission = admission{opts: opts, handover: &d.handover, budget: b}
 	d.checker = time.AfterFunc(time.Hour, d.check)
 	d.checker.Stop()
+	d.admission.budget.timer = time.AfterFunc(time.Hour, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.match()
+	})
+	d.admission.budget.timer.Stop()
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, d.expire)
 	if err != nil {
 		return nil, err
@@ -293,19 +299,21 @@ func (d *dispatcher) match() {
 	if d.ctx.Err() != nil {
 		return
 	}
-	for d.admission.spare() > 0 {
-		h, ok := d.admission.popReady()
+	a := &d.admission
+	for (a.ready.len() > 0 || a.suspects.len() > 0 && turn.Load() == nil) && a.spare(1) > 0 {
+		h, ok := a.popReady()
 		if !ok {
 			break
 		}
 		h.state = heldBeginning
-		d.admission.reserve(&h.part.share, 1)
+		a.reserve(&h.part.share, 1)
 		h.part.share.beginning++
 		d.pending++
-		h.part.begins.send(h.change(), func(a answer, err error) { d.begun(h, a, err) })
+		h.part.begins.send(h.change(), func(outcome answer, err error) { d.begun(h, outcome, err) })
 	}
-	d.admission.grantNext()
-	if !d.checking && (d.admission.reserved > 0 || d.admission.ready.len()+d.admission.suspects.len()+d.handover.begun.len() > 0) {
+	a.grantNext()
+	denied := a.budget.settle(a)
+	if !d.checking && (denied || a.reserved > 0 || a.ready.len()+a.suspects.len()+d.handover.begun.len() > 0) {
 		d.checking = true
 		d.checker.Reset(checkPeriod)
 	}
@@ -415,8 +423,9 @@ func (d *dispatcher) giveBack(h *heldMessage) {
 // waits for less than a round trip would never get a message. If no taker comes soon, check
 // releases the message. A message of a paused partition is released immediately.
 func (d *dispatcher) offer(h *heldMessage) {
+	now := time.Now()
+	d.admission.budget.delivered(now)
 	if !h.part.share.paused {
-		now := time.Now()
 		if t := d.handover.give(h, now); t != nil {
 			d.admission.readAhead.delivered(1, now)
 			t.ready <- h

@@ -33,6 +33,7 @@ type watchedCalls struct {
 	firing     int // messages that have begun and are not acknowledged
 	mostFiring int
 	moved      int // leases that a begin replaced
+	released   int
 }
 
 func (b watchedBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
@@ -68,6 +69,8 @@ func (b watchedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 			}
 		case batch.Op == driver.OpAck:
 			b.firing--
+		case batch.Op == driver.OpRelease:
+			b.released++
 		}
 	}
 	b.mostFiring = max(b.mostFiring, b.firing)

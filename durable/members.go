@@ -59,12 +59,46 @@ func (c *consumer) own(members []driver.Member) (changed bool) {
 			}
 		}
 	}
+	c.share(members)
 	owners := assign(members, len(c.dispatcher.parts))
 	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, freeOthers, freeElsewhere)
 	if changed && c.q.options.OnEvent != nil {
 		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: owned})
 	}
 	return changed
+}
+
+// share sets the consumer's shares of the limits of its source, which follow capacity like those of
+// the partitions. A share of Source.MaxRunning does not become smaller when another member leaves.
+func (c *consumer) share(members []driver.Member) {
+	b := &c.dispatcher.admission.budget
+	if len(members) == 0 || b.source.MaxRunning == 0 && b.source.Rate == 0 {
+		return
+	}
+	running, sum, own := 0, 0, 0
+	for _, name := range assign(members, b.source.MaxRunning) {
+		if name == c.name {
+			running++
+		}
+	}
+	for _, m := range members {
+		if m.Capacity >= 0 {
+			sum += max(1, m.Capacity)
+		}
+		if m.Name == c.name {
+			own = max(1, m.Capacity)
+		}
+	}
+	if b.joined.IsZero() {
+		b.joined = time.Now()
+	}
+	if own < sum && time.Since(b.joined) < c.opts.Membership/2 { // others may not know of it
+		own, running = 0, 0
+	}
+	c.dispatcher.mu.Lock()
+	defer c.dispatcher.mu.Unlock()
+	b.share(running, float64(own)/float64(max(1, sum)))
+	c.dispatcher.match()
 }
 
 // assign returns the owner of each partition, or "" if there are no members. Shares follow

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,10 @@ func TestRandomEndsLoseNothing(t *testing.T) {
 					}
 				}
 				r.q = open(t, far(store), options)
+				options.Queue = "other"
+				r.other = open(t, far(store), options)
 				r.run()
+				r.other.Close()
 				if r.n(2) == 0 {
 					assert.NoError(t, r.q.Shutdown(t.Context()))
 				}
@@ -61,7 +65,8 @@ const randomMessages = 300
 type randomEnds struct {
 	t        *testing.T
 	q        *durable.Queue
-	forced   bool // consumers end without waiting for their handlers
+	other    *durable.Queue // its messages share handlers with those of q
+	forced   bool           // consumers end without waiting for their handlers
 	receiver *durable.Receiver
 
 	mu       sync.Mutex
@@ -90,6 +95,7 @@ func (r *randomEnds) pause(most time.Duration) { time.Sleep(time.Duration(r.n(in
 
 func (r *randomEnds) run() {
 	r.receiver = receiver(r.t, r.q, durable.ConsumerOptions{Visibility: time.Duration(1+r.n(20)) * time.Second, Membership: 500 * time.Millisecond})
+	enqueueAll(r.t, r.other, "m", randomMessages, 0)
 	var all sync.WaitGroup
 	for _, f := range []func(){r.enqueue, r.consumers, r.consumers, r.takes, r.changes} {
 		all.Go(f)
@@ -100,7 +106,10 @@ func (r *randomEnds) run() {
 	assert.NoError(r.t, err)
 	assert.Zero(r.t, s.InFlight, "messages in flight without a consumer: %+v", s)
 	assert.Zero(r.t, s.Crashed)
-	stop := consume(r.t, r.q, func(_ context.Context, d *durable.Delivery) error { r.see(d); return nil }, durable.ConsumerOptions{})
+	stop := consumeSources(r.t, []durable.Source{
+		{Queue: r.q, Handler: func(_ context.Context, d *durable.Delivery) error { r.see(d); return nil }},
+		{Queue: r.other, Handler: sleeps(50*time.Millisecond, new(atomic.Int64))},
+	}, durable.ConsumerOptions{})
 	time.Sleep(5 * time.Second)
 	for i := 0; i < randomMessages; i += seriesEvery {
 		r.cancel(fmt.Sprint(i), durable.Interrupt)
@@ -110,6 +119,10 @@ func (r *randomEnds) run() {
 	assert.NoError(r.t, err)
 	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Firing), "%+v", s)
 	assert.Equal(r.t, s.Enqueued, s.Acked+s.Cancelled+r.replaced)
+	s, err = r.other.Stats(r.t.Context())
+	assert.NoError(r.t, err)
+	assert.EqualValues(r.t, randomMessages, s.Acked, "%+v", s)
+	assert.Zero(r.t, s.Crashed)
 	stop()
 	for i := range randomMessages {
 		m := r.message(fmt.Sprint(i))
@@ -232,8 +245,12 @@ func (r *randomEnds) consumers() {
 		if r.forced {
 			grace = time.Duration(1+r.n(1000)) * time.Millisecond
 		}
-		stop := consume(r.t, r.q, r.handle, durable.ConsumerOptions{
-			Concurrency: 1 + r.n(8), Visibility: time.Duration(1+r.n(10)) * time.Second, Membership: 500 * time.Millisecond, Prefetch: 1 + r.n(100),
+		sources := []durable.Source{{Queue: r.q, Handler: r.handle, MaxRunning: r.n(2) * (1 + r.n(8)), Rate: float64(r.n(2) * (20 + r.n(200)))}}
+		if r.n(2) == 0 {
+			sources = append(sources, durable.Source{Queue: r.other, Handler: sleeps(50*time.Millisecond, new(atomic.Int64)), Weight: 1 + r.n(3)})
+		}
+		stop := consumeSources(r.t, sources, durable.ConsumerOptions{
+			Concurrency: 2 + r.n(8), Visibility: time.Duration(1+r.n(10)) * time.Second, Membership: 500 * time.Millisecond, Prefetch: 1 + r.n(100),
 			Backoff: fixed(time.Second), Grace: grace,
 		})
 		r.pause(2 * time.Second)

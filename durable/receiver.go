@@ -90,7 +90,7 @@ func (r *Receiver) claiming() (*consumer, error) {
 	if r.consumer != nil && r.consumer.ctx.Err() == nil {
 		return r.consumer, nil
 	}
-	c, err := r.q.newConsumer(r.opts)
+	c, err := r.q.newConsumer(r.opts, budget{})
 	if err != nil {
 		return nil, err
 	}

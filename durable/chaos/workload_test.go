@@ -185,7 +185,7 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events Recorder) e
 		return q.Consume(ctx, r.handleKiller, durable.ConsumerOptions{Visibility: r.Visibility, MaxCrashes: killerCrashes})
 	}
 	var count atomic.Int64
-	return q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+	handler := func(ctx context.Context, d *durable.Delivery) error {
 		e := Event{
 			Kind: Started, ID: d.ID, Due: int64(driver.InstantOf(d.Due)), Token: d.Token, Attempt: d.Attempts + 1,
 			Clock: time.Now().UnixMilli(), // the store runs on the same machine
@@ -211,7 +211,9 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events Recorder) e
 		err := events.Record(e)
 		r.crash("handled", n)
 		return err
-	}, durable.ConsumerOptions{
+	}
+	// The limits are rarely reached, but consumers divide them.
+	return durable.Consume(ctx, []durable.Source{{Queue: q, Handler: handler, MaxRunning: 1000, Rate: 50_000}}, durable.ConsumerOptions{
 		Concurrency: cmp.Or(r.Concurrency, 16), Visibility: r.Visibility, Membership: r.Membership,
 		Backoff: durable.Exponential(50*time.Millisecond, time.Second),
 		// Messages that are often in flight at a crash must not become dead letters.

@@ -77,7 +77,7 @@ func TestPageHasAllOptions(t *testing.T) {
 			listed = append(listed, group+"."+m[2])
 		}
 	}
-	for _, options := range []any{durable.Options{}, durable.Message{}, durable.ConsumerOptions{}} {
+	for _, options := range []any{durable.Options{}, durable.Message{}, durable.ConsumerOptions{}, durable.Source{}} {
 		kind := reflect.TypeOf(options)
 		for i := range kind.NumField() {
 			declared = append(declared, kind.Name()+"."+kind.Field(i).Name)

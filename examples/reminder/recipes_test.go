@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/durable/typed"
 )
 
@@ -57,6 +58,39 @@ func TestTwoKindsAsOnThePage(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 42, order.Load())
 		assert.EqualValues(t, 2, runs.Load())
+	})
+}
+
+func TestLimitAsOnThePage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		var queues []*durable.Queue
+		for _, name := range []string{"orders", "calls"} {
+			q, err := durable.Open(t.Context(), store, durable.Options{Queue: name})
+			require.NoError(t, err)
+			defer q.Close()
+			for range 1000 {
+				_, err := q.Enqueue(t.Context(), durable.Message{Delay: time.Second})
+				require.NoError(t, err)
+			}
+			queues = append(queues, q)
+		}
+		orders, calls := queues[0], queues[1]
+		ctx, stop := context.WithTimeout(t.Context(), 31*time.Second)
+		defer stop()
+		var cancelled, called atomic.Int32
+		cancelOrder := func(context.Context, *durable.Delivery) error { cancelled.Add(1); return nil }
+		callAPI := func(context.Context, *durable.Delivery) error { called.Add(1); return nil }
+
+		err := durable.Consume(ctx, []durable.Source{
+			{Queue: orders, Handler: cancelOrder, Weight: 3},
+			{Queue: calls, Handler: callAPI, Rate: 10, MaxRunning: 4},
+		}, durable.ConsumerOptions{Concurrency: 16})
+
+		require.NoError(t, err)
+		assert.EqualValues(t, 1000, cancelled.Load())
+		assert.InDelta(t, 300, called.Load(), 2)
 	})
 }
 

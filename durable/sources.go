@@ -1,0 +1,117 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+)
+
+// Source is a queue from which [Consume] delivers messages.
+type Source struct {
+	Queue   *Queue
+	Handler Handler
+
+	// Weight is the share of the handlers that the queue gets while messages of several queues
+	// wait, in proportion to the weights of the other queues. Defaults to 1, at most 1000.
+	Weight int
+
+	// MaxRunning is the maximum number of handlers that run at a time for the queue, in all its
+	// consumers in all processes: see [Consume]. 0 means no limit, at most 65,536.
+	MaxRunning int
+
+	// Rate is the maximum number of deliveries of the queue per second, by all its consumers in all
+	// processes: see [Consume]. 0 means no limit.
+	Rate float64
+}
+
+// Consume is [Queue.Consume] for several queues, whose handlers share one pool: at most
+// ConsumerOptions.Concurrency handlers run at a time. One of them is kept for each queue that has
+// none, so a queue whose handlers hang delays no other. Any queue may use the remaining ones. While
+// messages of several queues wait, the queue that has the fewest handlers for its weight gets the
+// next free one. The other options apply to each queue. Consume ends all sources when one of them
+// ends, and returns the error of the first.
+//
+// The limits of a source apply to all consumers of its queue together, which must all set the same
+// limits. A kind of messages with a limit of its own belongs in a queue of its own: otherwise its
+// waiting messages would delay those that are due later. A message that waits for a limit has not
+// begun. It can be cancelled and rescheduled, and counts in Stats.Overdue.
+//
+// Each consumer uses a share of a limit, according to its Concurrency and that of the consumers
+// that it knows from their last heartbeats. A new consumer waits for ConsumerOptions.Membership
+// until it uses its share, unless it is alone. The share of a consumer that has crashed is unused
+// until its Membership is over. The limits are exceeded in these cases only:
+//
+//   - When the share of a consumer becomes smaller, because others have joined, or when it ends,
+//     the handlers that it runs continue beside those of the others.
+//   - A consumer that cannot reach the store keeps its share, while the others divide it. It
+//     delivers only messages that it has begun before.
+//   - Deliveries that the rate would have allowed in the last 100 ms may be made together, and each
+//     consumer may make one more.
+//
+// Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
+// is no source, or if there are more than ConsumerOptions.Concurrency.
+func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
+	opts, err := options.withDefaults()
+	if err == nil {
+		err = checkSources(ctx, sources, opts.Concurrency)
+	}
+	if err != nil {
+		return fmt.Errorf("durable: consume: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &pool{free: opts.Concurrency}
+	budgets := make([]budget, len(sources))
+	for i, s := range sources {
+		budgets[i].source = s
+		if len(sources) > 1 {
+			budgets[i].pool = &poolMember{pool: p, weight: max(1, s.Weight)}
+			p.members = append(p.members, budgets[i].pool)
+		}
+	}
+	var all sync.WaitGroup
+	errs := make(chan error, len(sources))
+	for _, b := range budgets {
+		all.Go(func() {
+			defer cancel()
+			if err := consume(ctx, opts, b); err != nil {
+				errs <- err
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	if err := <-errs; err != nil {
+		return fmt.Errorf("durable: consume: %w", err)
+	}
+	return nil
+}
+
+func checkSources(ctx context.Context, sources []Source, most int) error {
+	if ctx == nil {
+		return fmt.Errorf("%w context: nil", ErrInvalid)
+	}
+	if len(sources) < 1 || len(sources) > most {
+		return fmt.Errorf("%w number of sources %d; it must be from 1 to ConsumerOptions.Concurrency (%d)", ErrInvalid, len(sources), most)
+	}
+	queues := make(map[*Queue]bool)
+	for i, s := range sources {
+		switch {
+		case s.Queue == nil:
+			return fmt.Errorf("%w source %d: Queue is nil", ErrInvalid, i)
+		case s.Handler == nil:
+			return fmt.Errorf("%w source %d (queue %q): Handler is nil", ErrInvalid, i, s.Queue.Name())
+		case queues[s.Queue]:
+			return fmt.Errorf("%w source %d: there is another source with queue %q", ErrInvalid, i, s.Queue.Name())
+		case s.Weight < 0 || s.Weight > 1000:
+			return fmt.Errorf("%w source %d (queue %q): Weight %d; it must be from 1 to 1000, or 0 for 1", ErrInvalid, i, s.Queue.Name(), s.Weight)
+		case s.MaxRunning < 0 || s.MaxRunning > 1<<16:
+			return fmt.Errorf("%w source %d (queue %q): MaxRunning %d; it must be from 1 to 65536, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.MaxRunning)
+		case !(s.Rate >= 0) || math.IsInf(s.Rate, 1): // or NaN
+			return fmt.Errorf("%w source %d (queue %q): Rate %v; it must be positive, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.Rate)
+		}
+		queues[s.Queue] = true
+	}
+	return nil
+}
