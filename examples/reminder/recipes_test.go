@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"sync/atomic"
 	"testing"
@@ -91,6 +92,37 @@ func TestLimitAsOnThePage(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 1000, cancelled.Load())
 		assert.InDelta(t, 300, called.Load(), 2)
+	})
+}
+
+func TestOneAtATimeAsOnThePage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := openQueue(t)
+		defer q.Close()
+		for i := range 20 {
+			_, err := q.Enqueue(t.Context(), durable.Message{Headers: map[string]string{"customer": fmt.Sprint(i % 2)}})
+			require.NoError(t, err)
+		}
+		var handled atomic.Int32
+		var running [2]atomic.Int32
+		handle := func(_ context.Context, d *durable.Delivery) error {
+			n := &running[d.Headers["customer"][0]-'0']
+			assert.EqualValues(t, 1, n.Add(1))
+			time.Sleep(time.Second)
+			n.Add(-1)
+			handled.Add(1)
+			return nil
+		}
+
+		handler := durable.Chain(handle, durable.OneAtATime(func(d *durable.Delivery) string {
+			return d.Headers["customer"]
+		}))
+
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		require.NoError(t, q.Consume(ctx, handler, durable.ConsumerOptions{}))
+		assert.EqualValues(t, 20, handled.Load())
 	})
 }
 
