@@ -486,7 +486,7 @@ func (b releaseBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 // free handlers, each message is delivered within seconds, or a lease and seconds after a crash.
 func TestRandomConsumersStarveNoMessage(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testscale.Size(100)) {
+	for seed := range uint64(testscale.Size(50)) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 29))
 			store := memstore.New(memstore.Options{})

@@ -95,10 +95,10 @@ func TestAlertsFireIfHandlersHang(t *testing.T) {
 					}
 					<-ctx.Done()
 					return ctx.Err()
-				}, durable.ConsumerOptions{})
+				}, durable.ConsumerOptions{Visibility: 5 * time.Minute}) // few renewals
 				time.Sleep(time.Minute)
 				assert.ElementsMatch(t, []string{"messages are late"}, all.firing(t, c))
-				time.Sleep(time.Hour)
+				time.Sleep(30 * time.Minute)
 				assert.ElementsMatch(t, []string{"messages are late", "a handler hangs"}, all.firing(t, c))
 
 				go q.Consume(ctx, func(context.Context, *durable.Delivery) error { //nolint:errcheck // the bubble ends

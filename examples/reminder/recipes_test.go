@@ -28,7 +28,8 @@ func TestTwoKindsAsOnThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := openQueue(t)
 		defer q.Close()
-		ctx, stop := context.WithTimeout(t.Context(), 32*time.Hour) // from midnight on January 1, 2000
+		time.Sleep(6 * time.Hour) // from midnight on January 1, 2000
+		ctx, stop := context.WithTimeout(t.Context(), 90*time.Minute)
 		defer stop()
 		var order, runs atomic.Int32
 		cancelOrder := func(_ context.Context, d *typed.Delivery[Order]) error {
@@ -58,6 +59,11 @@ func TestTwoKindsAsOnThePage(t *testing.T) {
 
 		require.NoError(t, err)
 		assert.EqualValues(t, 42, order.Load())
+		assert.EqualValues(t, 1, runs.Load())
+		time.Sleep(23 * time.Hour) // an idle consumer would poll the store meanwhile
+		ctx, stop = context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		require.NoError(t, q.Consume(ctx, mux.Handle, durable.ConsumerOptions{}))
 		assert.EqualValues(t, 2, runs.Load())
 	})
 }
