@@ -434,11 +434,18 @@ func assertNoDamage(t *testing.T, err error) {
 	}
 }
 
-// Every fifth operation of the file system fails once, and every operation in the full test.
+// underRace is true in a build with the race detector, under which Pebble is twenty times slower.
+var underRace bool
+
+// Every fifth operation of the file system fails once, every operation in the full test, and every
+// twentieth under the race detector.
 func TestStoreComesBackAfterAnyFault(t *testing.T) {
 	t.Parallel()
 	step := int64(5)
-	if testscale.Full() {
+	switch {
+	case underRace:
+		step = 20
+	case testscale.Full():
 		step = 1
 	}
 	faults := 0
@@ -468,7 +475,10 @@ func TestStoreComesBackAfterFaultsOfReopening(t *testing.T) {
 func TestCrashLosesNothingAnswered(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(3)
-	if testscale.Full() {
+	switch {
+	case underRace:
+		seeds = 1
+	case testscale.Full():
 		seeds = 100 // a million calls in all
 	}
 	for seed := range seeds {

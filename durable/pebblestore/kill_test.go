@@ -3,11 +3,13 @@ package pebblestore
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +32,10 @@ const (
 func TestMain(m *testing.M) {
 	task := os.Getenv(childTask)
 	if task == "" {
+		// Many tests wait for processes and locks. The flag -parallel overrides it.
+		if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	if err := childMain(task, os.Getenv(childDir), os.Getenv(childName)); err != nil {
