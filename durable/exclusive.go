@@ -81,12 +81,12 @@ func (l *keyLock) take(ctx context.Context) error {
 
 // renew keeps the lock until ctx ends, or cancels it if the lock is lost.
 func (l *keyLock) renew(ctx context.Context, cancel context.CancelCauseFunc) {
-	for pause := l.lease / 3; time.Until(l.until) > l.lease/8; {
+	for pause := l.lease / 3; time.Until(l.until) > l.lease/8; { // the rest is for the handler to end
 		if sleep(ctx, pause); ctx.Err() != nil {
 			return
 		}
 		sent := time.Now()
-		call, end := context.WithDeadline(ctx, l.until)
+		call, end := context.WithDeadline(ctx, l.until.Add(-l.lease/8))
 		answer, err := l.q.change(call, driver.OpReschedule, driver.Change{ID: l.id, Delay: l.lease})
 		end()
 		switch {

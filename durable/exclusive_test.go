@@ -90,76 +90,86 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// silentBackend is a store that does not answer a process while silent is set.
-type silentBackend struct {
+// lateChangesBackend is a store to which the changes of scheduled messages are late by delay. Their
+// callers get no answer.
+type lateChangesBackend struct {
 	driver.Backend
-	silent *atomic.Bool
+	delay *atomic.Int64
 }
 
-func (b silentBackend) wait(ctx context.Context) error {
-	for b.silent.Load() && ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond)
+func (b lateChangesBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	delay := time.Duration(b.delay.Load())
+	if delay == 0 || batch.Op != driver.OpReschedule && batch.Op != driver.OpCancel {
+		return b.Backend.Apply(ctx, batch)
 	}
-	return context.Cause(ctx)
+	time.AfterFunc(delay, func() { _, _ = b.Backend.Apply(context.Background(), batch) })
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
 }
 
-func (b silentBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if err := b.wait(ctx); err != nil {
-		return nil, err
-	}
-	return b.Backend.Apply(ctx, batch)
-}
-
-func (b silentBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
-	if err := b.wait(ctx); err != nil {
-		return driver.Claimed{}, err
-	}
-	return b.Backend.Claim(ctx, c)
-}
-
-// If the holder of a key does not reach the store, its handler ends before another one starts.
-func TestKeyOfUnreachableConsumerIsTakenOver(t *testing.T) {
+// If the lock of a key cannot be renewed, the handler ends before another one starts, and late
+// changes of the lock do not affect the next one.
+func TestLockThatIsNotRenewedIsLost(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		var silent atomic.Bool
-		options := durable.Options{OnError: func(error) {}}
-		first := open(t, wrapped{store, func(b driver.Backend) driver.Backend { return silentBackend{b, &silent} }}, options)
-		second := open(t, store, options)
-		var c customers
-		ended := make(chan error, 1)
-		stop := consume(t, first, durable.Chain(func(ctx context.Context, d *durable.Delivery) error {
-			c.add(customer(d), 1)
-			<-ctx.Done()
-			c.add(customer(d), -1)
-			ended <- context.Cause(ctx)
-			return ctx.Err()
-		}, durable.OneAtATime(customer)), durable.ConsumerOptions{Visibility: 10 * time.Second})
-		enqueueFor(t, first, "1", "a")
-		time.Sleep(time.Minute)
-		require.Empty(t, ended, "the lock is renewed")
-		silent.Store(true)
-		start := time.Now()
-		enqueueFor(t, second, "2", "a")
-		stopSecond := consume(t, second, durable.Chain(c.handler(func() time.Duration { return time.Second }), durable.OneAtATime(customer)),
-			durable.ConsumerOptions{Visibility: 10 * time.Second})
-		waitUntil(t, func() bool { handled, _ := c.state(); return handled == 3 })
-		assert.ErrorIs(t, <-ended, durable.ErrLeaseLost)
-		assert.Less(t, time.Since(start), 30*time.Second)
-		_, most := c.state()
-		assert.Equal(t, 1, most)
-		silent.Store(false)
-		time.Sleep(time.Minute)
-		s, err := second.Stats(t.Context())
-		require.NoError(t, err)
-		assert.Zero(t, s.Scheduled+s.InFlight+s.Dead, "%+v", s)
-		stop()
-		stopSecond()
-		first.Close()
-		second.Close()
-		require.NoError(t, store.Close())
-		synctest.Wait()
-	})
+	for name, returns := range map[string]bool{"handler waits": false, "handler returns": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const visibility = 10 * time.Second
+				store := memstore.New(memstore.Options{})
+				var delay atomic.Int64
+				options := durable.Options{OnError: func(error) {}, RetryFor: time.Hour}
+				first := open(t, wrapped{store, func(b driver.Backend) driver.Backend { return lateChangesBackend{b, &delay} }}, options)
+				second := open(t, store, options)
+				var c customers
+				ended := make(chan error, 10)
+				stop := consume(t, first, durable.Chain(func(ctx context.Context, d *durable.Delivery) error {
+					assert.NotContains(t, d.ID, "lock")
+					c.add(customer(d), 1)
+					defer c.add(customer(d), -1)
+					for ctx.Err() == nil && (!returns || delay.Load() == 0) {
+						time.Sleep(time.Millisecond)
+					}
+					ended <- context.Cause(ctx)
+					return ctx.Err()
+				}, durable.OneAtATime(customer)), durable.ConsumerOptions{Visibility: visibility})
+				enqueueFor(t, first, "1", "a")
+				time.Sleep(time.Minute)
+				require.Empty(t, ended, "the lock is renewed")
+				stopFirst := make(chan struct{})
+				go func() {
+					stop()
+					close(stopFirst)
+				}()
+				delay.Store(int64(visibility * 3 / 2))
+				start := time.Now()
+				enqueueFor(t, second, "2", "a")
+				handler := c.handler(func() time.Duration { return 3 * visibility })
+				stopSecond := consume(t, second, durable.Chain(handler, durable.OneAtATime(customer)), durable.ConsumerOptions{Visibility: visibility})
+				enqueueFor(t, second, "3", "a")
+				if err := <-ended; returns {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorIs(t, err, durable.ErrLeaseLost)
+					assert.Less(t, time.Since(start), visibility)
+				}
+				<-stopFirst
+				waitUntil(t, func() bool { handled, _ := c.state(); return handled >= 3 })
+				time.Sleep(10 * visibility)
+				handled, most := c.state()
+				assert.Equal(t, map[bool]int{true: 3, false: 4}[returns], handled)
+				assert.Equal(t, 1, most)
+				s, err := second.Stats(t.Context())
+				require.NoError(t, err)
+				assert.Zero(t, s.Scheduled+s.InFlight+s.Dead, "%+v", s)
+				stopSecond()
+				first.Close()
+				second.Close()
+				require.NoError(t, store.Close())
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // The handler of a key whose lock was cancelled is interrupted, and its message is not lost.
