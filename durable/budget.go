@@ -27,7 +27,7 @@ func (b *budget) allow(a *admission, n int) int {
 		n = min(n, b.running-used-a.slow)
 	}
 	if b.source.Rate > 0 {
-		n = min(n, b.tokens(time.Now())-a.reserved-a.slow)
+		n = min(n, b.tokens(time.Now())-a.reserved)
 	}
 	if n <= 0 || b.pool == nil {
 		return n
@@ -57,11 +57,12 @@ func (b *budget) settle(a *admission) (denied bool) {
 	return denied
 }
 
-// share sets the consumer's shares of the limits.
-func (b *budget) share(running int, rate float64) {
-	b.running, b.interval = running, 0
-	if rate > 0 {
-		b.interval = time.Duration(min(float64(time.Second)/(b.source.Rate*rate), math.MaxInt64/2))
+// share sets the consumer's share of the limits, in units of 1/all.
+func (b *budget) share(units, all int) {
+	b.running, b.interval = units, 0
+	if units > 0 {
+		interval := float64(time.Second) / b.source.Rate * float64(all) / float64(units)
+		b.interval = time.Duration(max(1, min(interval, math.MaxInt64/2)))
 	}
 }
 
@@ -123,7 +124,7 @@ func (m *poolMember) hold(used, n int) int {
 		case o.used+o.more == 0: // one is kept for it
 			room--
 		case o.wants:
-			n = min(n, (o.used+o.more+1)*m.weight/o.weight-used)
+			n = min(n, max(1, (o.used+o.more+1)*m.weight/o.weight)-used)
 		}
 	}
 	m.more = max(0, min(n, room))

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,24 +60,31 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return Consume(ctx, []Source{{Queue: q, Handler: handler}}, options)
 }
 
-// consume consumes from one source.
-func consume(ctx context.Context, opts ConsumerOptions, b budget) error {
+// consume consumes from one source. It calls end when no more messages of the source begin.
+func consume(ctx context.Context, end func(error), opts ConsumerOptions, b budget) error {
 	q := b.source.Queue
+	if b.source.Rate > 0 { // those of a second
+		opts.Prefetch = min(opts.Prefetch, max(opts.Concurrency, int(min(b.source.Rate, math.MaxInt32))))
+	}
 	q.mu.Lock()
 	c, err := q.newConsumer(opts, b)
 	q.mu.Unlock()
 	if err != nil {
+		end(err)
 		return err
 	}
 	defer q.consumers.Done()
 	defer context.AfterFunc(ctx, c.retire)()
+	ended := func() { end(cmp.Or(c.failure(), ErrClosed)) } // has no effect if ctx has ended before
+	defer context.AfterFunc(c.ctx, ended)()
 	w := newWorkers(ctx, c, b.source.Handler)
 	w.wait()
 	c.stop()
+	ended()
 	if err := c.failure(); err != nil {
 		return err
 	}
-	if ctx.Err() == nil || q.ctx.Err() != nil { // the queue was closed, or is being shut down
+	if q.ctx.Err() != nil {
 		return ErrClosed
 	}
 	return nil

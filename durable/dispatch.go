@@ -169,6 +169,9 @@ func (d *dispatcher) heartbeat(m *driver.Member) {
 	defer d.mu.Unlock()
 	now := time.Now()
 	m.Free = d.handover.mostWaiting(now, d.opts.Membership/4)
+	if b := &d.admission.budget; b.source.MaxRunning > 0 {
+		m.Free = min(m.Free, b.running) // the others visit its partitions
+	}
 	for i, p := range d.parts {
 		if p.share.own {
 			m.Partitions = append(m.Partitions, i)

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -68,36 +69,29 @@ func (c *consumer) own(members []driver.Member) (changed bool) {
 	return changed
 }
 
-// share sets the consumer's shares of the limits of its source, which follow capacity like those of
-// the partitions. A share of Source.MaxRunning does not become smaller when another member leaves.
+// share sets the consumer's share of the limits of its source. It has as many units of
+// Source.MaxRunning as it would own partitions, and the same part of Source.Rate. A share does not
+// become smaller when another member leaves.
 func (c *consumer) share(members []driver.Member) {
 	b := &c.dispatcher.admission.budget
 	if len(members) == 0 || b.source.MaxRunning == 0 && b.source.Rate == 0 {
 		return
 	}
-	running, sum, own := 0, 0, 0
-	for _, name := range assign(members, b.source.MaxRunning) {
+	units, all := 0, cmp.Or(b.source.MaxRunning, 1000)
+	for _, name := range assign(members, all) {
 		if name == c.name {
-			running++
-		}
-	}
-	for _, m := range members {
-		if m.Capacity >= 0 {
-			sum += max(1, m.Capacity)
-		}
-		if m.Name == c.name {
-			own = max(1, m.Capacity)
+			units++
 		}
 	}
 	if b.joined.IsZero() {
 		b.joined = time.Now()
 	}
-	if own < sum && time.Since(b.joined) < c.opts.Membership/2 { // others may not know of it
-		own, running = 0, 0
+	if units < all && time.Since(b.joined) < c.opts.Membership/2 { // others may not know of it
+		units = 0
 	}
 	c.dispatcher.mu.Lock()
 	defer c.dispatcher.mu.Unlock()
-	b.share(running, float64(own)/float64(max(1, sum)))
+	b.share(units, all)
 	c.dispatcher.match()
 }
 

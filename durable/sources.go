@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -17,7 +18,7 @@ type Source struct {
 	Weight int
 
 	// MaxRunning is the maximum number of handlers that run at a time for the queue, in all its
-	// consumers in all processes: see [Consume]. 0 means no limit, at most 65,536.
+	// consumers in all processes: see [Consume]. 0 means no limit, at most 10,000.
 	MaxRunning int
 
 	// Rate is the maximum number of deliveries of the queue per second, by all its consumers in all
@@ -25,29 +26,33 @@ type Source struct {
 	Rate float64
 }
 
-// Consume is [Queue.Consume] for several queues, whose handlers share one pool: at most
+// Consume is [Queue.Consume] for several queues that share their handlers: at most
 // ConsumerOptions.Concurrency handlers run at a time. One of them is kept for each queue that has
 // none, so a queue whose handlers hang delays no other. Any queue may use the remaining ones. While
 // messages of several queues wait, the queue that has the fewest handlers for its weight gets the
-// next free one. The other options apply to each queue. Consume ends all sources when one of them
-// ends, and returns the error of the first.
+// next free one. The other options apply to each queue. If one source ends, for example because its
+// queue is closed, Consume ends the others and returns the error of the first.
 //
-// The limits of a source apply to all consumers of its queue together, which must all set the same
-// limits. A kind of messages with a limit of its own belongs in a queue of its own: otherwise its
-// waiting messages would delay those that are due later. A message that waits for a limit has not
-// begun. It can be cancelled and rescheduled, and counts in Stats.Overdue.
+// The limits of a source apply to all consumers of its queue together. All of them must set the
+// same limits and the same ConsumerOptions.Membership. A message that waits for a limit has not
+// begun. It can be cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with
+// a limit of its own needs a queue of its own, because its waiting messages would delay those that
+// are due later.
 //
-// Each consumer uses a share of a limit, according to its Concurrency and that of the consumers
-// that it knows from their last heartbeats. A new consumer waits for ConsumerOptions.Membership
-// until it uses its share, unless it is alone. The share of a consumer that has crashed is unused
-// until its Membership is over. The limits are exceeded in these cases only:
+// Each consumer uses a share of a limit, according to its Concurrency and that of the others, as
+// their last heartbeats tell. A new consumer waits for Membership until it uses its share, unless
+// it is alone. The share of a consumer that has crashed is unused until its Membership is over.
+// These cases exceed a limit, or Concurrency if there are several sources:
 //
 //   - When the share of a consumer becomes smaller, because others have joined, or when it ends,
-//     the handlers that it runs continue beside those of the others.
-//   - A consumer that cannot reach the store keeps its share, while the others divide it. It
-//     delivers only messages that it has begun before.
+//     its running handlers continue beside those of the others.
 //   - Deliveries that the rate would have allowed in the last 100 ms may be made together, and each
 //     consumer may make one more.
+//   - If the answer to a claim was lost, its messages run in addition. The same applies to a claim
+//     that is answered after more than 0.1 s, except for MaxRunning.
+//   - A handler that has not returned after its HandlerTimeout does not count.
+//
+// A call that the store does not answer may hold a share of MaxRunning until the call fails.
 //
 // Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
 // is no source, or if there are more than ConsumerOptions.Concurrency.
@@ -59,8 +64,8 @@ func Consume(ctx context.Context, sources []Source, options ConsumerOptions) err
 	if err != nil {
 		return fmt.Errorf("durable: consume: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	p := &pool{free: opts.Concurrency}
 	budgets := make([]budget, len(sources))
 	for i, s := range sources {
@@ -74,19 +79,25 @@ func Consume(ctx context.Context, sources []Source, options ConsumerOptions) err
 	errs := make(chan error, len(sources))
 	for _, b := range budgets {
 		all.Go(func() {
-			defer cancel()
-			if err := consume(ctx, opts, b); err != nil {
+			if err := consume(ctx, func(err error) { cancel(&sourceEnd{err}) }, opts, b); err != nil {
 				errs <- err
 			}
 		})
 	}
 	all.Wait()
 	close(errs)
-	if err := <-errs; err != nil {
+	err = <-errs
+	if first := (*sourceEnd)(nil); errors.As(context.Cause(ctx), &first) {
+		err = first.error
+	}
+	if err != nil {
 		return fmt.Errorf("durable: consume: %w", err)
 	}
 	return nil
 }
+
+// sourceEnd is the end of a source, which ends the others.
+type sourceEnd struct{ error }
 
 func checkSources(ctx context.Context, sources []Source, most int) error {
 	if ctx == nil {
@@ -101,13 +112,13 @@ func checkSources(ctx context.Context, sources []Source, most int) error {
 		case s.Queue == nil:
 			return fmt.Errorf("%w source %d: Queue is nil", ErrInvalid, i)
 		case s.Handler == nil:
-			return fmt.Errorf("%w source %d (queue %q): Handler is nil", ErrInvalid, i, s.Queue.Name())
+			return fmt.Errorf("%w handler of queue %q: nil", ErrInvalid, s.Queue.Name())
 		case queues[s.Queue]:
 			return fmt.Errorf("%w source %d: there is another source with queue %q", ErrInvalid, i, s.Queue.Name())
 		case s.Weight < 0 || s.Weight > 1000:
 			return fmt.Errorf("%w source %d (queue %q): Weight %d; it must be from 1 to 1000, or 0 for 1", ErrInvalid, i, s.Queue.Name(), s.Weight)
-		case s.MaxRunning < 0 || s.MaxRunning > 1<<16:
-			return fmt.Errorf("%w source %d (queue %q): MaxRunning %d; it must be from 1 to 65536, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.MaxRunning)
+		case s.MaxRunning < 0 || s.MaxRunning > 10_000:
+			return fmt.Errorf("%w source %d (queue %q): MaxRunning %d; it must be from 1 to 10000, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.MaxRunning)
 		case !(s.Rate >= 0) || math.IsInf(s.Rate, 1): // or NaN
 			return fmt.Errorf("%w source %d (queue %q): Rate %v; it must be positive, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.Rate)
 		}

@@ -147,9 +147,15 @@ func TestSourcesShareHandlersByWeight(t *testing.T) {
 // A queue whose handlers hang leaves the others the handlers that it does not hold.
 func TestSourceThatHangsLeavesHandlersToOthers(t *testing.T) {
 	t.Parallel()
+	for _, weight := range []int{1, 3, 1000} {
+		testHangingSource(t, weight)
+	}
+}
+
+func testHangingSource(t *testing.T, weight int) {
 	queues(t, 2, func(t *testing.T, qs []*durable.Queue) {
 		var hung, n atomic.Int64
-		sources := []durable.Source{{Queue: qs[0], Handler: hangs(t, &hung)}, {Queue: qs[1], Handler: sleeps(time.Millisecond, &n)}}
+		sources := []durable.Source{{Queue: qs[0], Handler: hangs(t, &hung), Weight: weight}, {Queue: qs[1], Handler: sleeps(time.Millisecond, &n)}}
 		defer consumeSources(t, sources, durable.ConsumerOptions{Concurrency: 8, Grace: time.Millisecond})()
 		enqueueAll(t, qs[0], "hang", 20, 0)
 		time.Sleep(time.Second)
@@ -174,6 +180,7 @@ func TestLimitsHoldForAllConsumers(t *testing.T) {
 	}{
 		{1, 1, 0, 50 * time.Millisecond}, {1, 5, 0, 50 * time.Millisecond}, {3, 2, 0, 2 * time.Millisecond}, {4, 7, 0, 50 * time.Millisecond},
 		{1, 0, 10, 0}, {1, 0, 0.5, 0}, {1, 0, 500, 0}, {3, 0, 10, time.Second}, {4, 0, 100, 0}, {3, 7, 50, 50 * time.Millisecond},
+		{4, 1, 10, time.Millisecond}, {1, 0, 1e10, 0},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +202,7 @@ func TestLimitsHoldForAllConsumers(t *testing.T) {
 					most = min(most, c.rate)
 				}
 				const seconds = 30
-				n := int(most * seconds)
+				n := int(min(most*seconds, 10_000))
 				enqueueAll(t, qs[0], "m", n, 0)
 				time.Sleep(seconds / 2 * time.Second)
 				half := g.delivered()
@@ -260,6 +267,43 @@ func TestMessagesThatWaitForLimitStay(t *testing.T) {
 		t.Logf("%d deliveries, %d releases", g.delivered(), calls.released)
 		assert.Less(t, calls.released, 120)
 	})
+}
+
+// Consumers without a share of a limit delay no message.
+func TestConsumersWithoutShareDelayNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 16}, func(t *testing.T, q *durable.Queue) {
+		handler, n, most := lateness(time.Millisecond)
+		for range 20 {
+			defer consumeSources(t, []durable.Source{{Queue: q, Handler: handler, MaxRunning: 1}}, durable.ConsumerOptions{})()
+		}
+		time.Sleep(10 * time.Second)
+		for i := range 60 {
+			enqueue(t, q, fmt.Sprint(i), 20*time.Second)
+			enqueue(t, q, fmt.Sprint("now", i), 0)
+			time.Sleep(time.Second)
+		}
+		waitUntil(t, func() bool { return n.Load() == 120 })
+		t.Logf("at most %v late", time.Duration(most.Load()))
+		assert.Less(t, time.Duration(most.Load()), 1500*time.Millisecond)
+	})
+}
+
+// Tools have no share of a limit, unless there are only tools.
+func TestToolsShareNoLimit(t *testing.T) {
+	t.Parallel()
+	for _, tools := range [][]bool{{false, true, true}, {true, true, true}} {
+		queues(t, 1, func(t *testing.T, qs []*durable.Queue) {
+			var g gauge
+			enqueueAll(t, qs[0], "m", 1000, 10*time.Second)
+			for _, tool := range tools {
+				source := durable.Source{Queue: qs[0], Handler: g.handler(0), Rate: 10}
+				defer consumeSources(t, []durable.Source{source}, durable.ConsumerOptions{Tool: tool})()
+			}
+			time.Sleep(40 * time.Second)
+			assert.InDelta(t, 300, g.delivered(), 10)
+		})
+	}
 }
 
 // A message that waits for a limit has not begun.
@@ -347,8 +391,8 @@ func TestSourcesEndTogether(t *testing.T) {
 			enqueueAll(t, q, "m", 2, 0)
 		}
 		time.Sleep(time.Second)
-		qs[0].Close()
 		start := time.Now()
+		go func() { assert.NoError(t, qs[0].Shutdown(t.Context())) }()
 		assert.ErrorIs(t, <-done, durable.ErrClosed)
 		assert.Equal(t, 10*time.Second, time.Since(start), "the handlers of the others have their Grace")
 		assert.EqualValues(t, 4, n.Load())
@@ -371,12 +415,12 @@ func TestInvalidSources(t *testing.T) {
 		for want, sources := range map[string][]durable.Source{
 			"number of sources 0; it must be from 1 to": nil,
 			"source 0: Queue is nil":                    {{Handler: h}},
-			"Handler is nil":                            {{Queue: q}},
+			`invalid handler of queue "q0": nil`:        {{Queue: q}},
 			`another source with`:                       {{Queue: q, Handler: h}, {Queue: q, Handler: h}},
 			"Weight -1; it must be":                     {{Queue: q, Handler: h, Weight: -1}},
 			"Weight 1001; it must be":                   {{Queue: q, Handler: h, Weight: 1001}},
 			"MaxRunning -2; it":                         {{Queue: q, Handler: h, MaxRunning: -2}},
-			"MaxRunning 65537; it":                      {{Queue: q, Handler: h, MaxRunning: 65537}},
+			"MaxRunning 10001; it":                      {{Queue: q, Handler: h, MaxRunning: 10001}},
 			"Rate NaN; it must be":                      {{Queue: q, Handler: h, Rate: math.NaN()}},
 			"Rate -0.5; it must be":                     {{Queue: q, Handler: h, Rate: -0.5}},
 			"Rate +Inf; it must be":                     {{Queue: q, Handler: h, Rate: math.Inf(1)}},
