@@ -162,40 +162,22 @@ func assertLease(t *testing.T, before, after time.Time, due driver.Instant, visi
 }
 
 // extend extends the leases of messages before and after they have begun.
-func extend(t *testing.T, q *queue) {
-	q.put(item("a", 0), item("later", 5*far))
-	claimed := q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far})
-	changes := changesOf(claimed.Records)
-	require.Len(t, changes, 2)
-	changes[0].Delay, changes[1].Delay = 2*far, 2*far
-	before := q.now()
-	outcomes := q.done(driver.OpExtend, changes...)
-	after := q.now()
-	assertLease(t, before, after, 0, 2*far, outcomes[0].Lease)
-	assertLease(t, before, after, q.get("later").Due, 2*far, outcomes[1].Lease)
-	for i, c := range changes {
-		r := q.get(c.ID)
-		assert.Equal(t, driver.StateLeased, r.State)
-		assert.Equal(t, outcomes[i].Lease, r.LeaseEnd)
-		assert.Equal(t, c.Token, r.Token, "the token does not change")
+func extend(_ *testing.T, q *queue) {
+	m := newModel(q)
+	m.store(false, item("a", 0), item("later", 5*far))
+	changes := changesOf(m.makeClaim(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}, m.now()))
+	extend := func(begun, delay time.Duration) {
+		for i := range changes {
+			changes[i].Begun, changes[i].Delay = begun, delay
+		}
+		m.change(driver.OpExtend, changes...)
 	}
-	q.done(driver.OpBegin, changes[0])
-	changes[0].Begun, changes[1].Begun = 4*far, 4*far // only one has begun
-	before = q.now()
-	outcomes = q.done(driver.OpExtend, changes...)
-	after = q.now()
-	assertLease(t, before, after, 0, 4*far, outcomes[0].Lease)
-	assertLease(t, before, after, q.get("later").Due, 2*far, outcomes[1].Lease)
-	assert.Equal(t, []driver.Instant{outcomes[0].Lease, outcomes[1].Lease}, []driver.Instant{q.get("a").LeaseEnd, q.get("later").LeaseEnd})
-	changes[0].Delay, changes[0].Begun = 5*far, 0
-	before = q.now()
-	o := q.done(driver.OpExtend, changes[0])[0]
-	assertLease(t, before, q.now(), 0, 5*far, o.Lease)
-	r := q.get("a")
-	assert.Equal(t, driver.StateFiring, r.State)
-	assert.Equal(t, o.Lease, r.LeaseEnd)
-	assert.Equal(t, o.Lease, q.expire(0).Lease, "the first lease to end")
-	q.done(driver.OpAck, changes[0])
+	extend(0, 2*far)
+	m.change(driver.OpBegin, changes[0])
+	extend(4*far, 2*far) // only one has begun
+	extend(0, 5*far)
+	m.makeClaim(driver.Claim{}, m.now()) // which returns the first lease to end
+	m.change(driver.OpAck, changes[0])
 }
 
 // retryReason checks that long reasons are truncated between characters.
@@ -227,56 +209,38 @@ func retryReason(t *testing.T, q *queue) {
 // retryOutcomes mixes messages that have failed, were postponed, and were handled and are due
 // again.
 func retryOutcomes(t *testing.T, q *queue) {
-	ids := []string{"m000", "m001", "m002"}
-	for _, id := range ids {
-		q.put(driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 9, Repeat: "series of " + id})
-	}
-	want := map[string]driver.Record{}
-	for _, id := range ids {
-		want[id] = q.get(id)
+	m := newModel(q)
+	for _, id := range []string{"m000", "m001", "m002"} {
+		m.store(false, driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 9, Repeat: "series of " + id})
 	}
 	for round := range 9 {
-		records := q.take(3)
-		q.begin(records...)
-		changes := changesOf(records)
+		changes := m.begun(3)
 		for i := range changes {
-			c, r := &changes[i], want[changes[i].ID]
-			assert.Equal(t, []any{r.Attempts, r.Reason}, []any{records[i].Attempts, records[i].Reason})
-			c.Reason, r.Reason, r.Token = fmt.Sprint("round ", round), fmt.Sprint("round ", round), c.Token
+			c := &changes[i]
+			c.Reason = fmt.Sprint("round ", round)
 			switch (round/2 + int(c.ID[3])) % 3 {
-			case 0:
-				r.Attempts, r.Postponed = r.Attempts+1, 0
 			case 1:
 				c.Uncounted = true
-				r.Postponed++
 			case 2:
 				c.Again = true
-				r.Attempts, r.Crashes, r.Postponed = 0, 0, 0
 			}
 			if c.ID == "m001" {
 				c.At = 1 // has passed
 			}
-			want[c.ID] = r
 		}
-		q.done(driver.OpRetry, changes...)
-		q.done(driver.OpRetry, changes...) // once more, as after a lost reply
-		for _, id := range ids {
-			r := want[id]
-			r.Due = q.get(id).Due
-			want[id] = r
-			assert.Equal(t, r, q.get(id))
+		m.change(driver.OpRetry, changes...)
+		m.change(driver.OpRetry, changes...) // once more, as after a lost reply
+		for _, c := range changes {
+			assert.Equal(t, c.Token, m.get(c.ID).Token)
 		}
 		if round == 4 {
-			q = q.reopen()
+			m.queue = m.reopen()
 		}
 	}
-	assert.Equal(t, driver.Counters{Enqueued: 3 + 9, Acked: 9, Retried: 9}, q.count().Counters)
-	q.claimShort(3)
-	q.pass()
-	q.expire(0)
-	for _, id := range ids {
-		assert.Equal(t, want[id].Postponed, q.get(id).Postponed, "a lease that expires before the message begins changes nothing")
-	}
+	m.hold(q.short())
+	m.pass()
+	m.makeClaim(driver.Claim{}, m.now())
+	m.compareLists(3) // a lease that expires before the message begins changes nothing
 }
 
 func reschedule(t *testing.T, q *queue) {
@@ -294,55 +258,42 @@ func reschedule(t *testing.T, q *queue) {
 
 // cancelIncarnation checks that Cancel with an Incarnation affects only messages that were enqueued
 // at that instant.
-func cancelIncarnation(t *testing.T, q *queue) {
-	q.put(items("m", 3)...)
-	first := q.get("m000").Enqueued
-	q.done(driver.OpCancel, driver.Change{ID: "m000"})
-	q.pass()
-	q.put(item("m000", far))
-	q.done(driver.OpReschedule, driver.Change{ID: "m001", Delay: far}) // the incarnation does not change
-	leased := changesOf(q.claim(1))
-	require.Equal(t, "m002", leased[0].ID)
-
-	outcomes := q.apply(driver.OpCancel, driver.Change{ID: "m000", Incarnation: first}, driver.Change{ID: "m001", Incarnation: first},
+func cancelIncarnation(_ *testing.T, q *queue) {
+	m := newModel(q)
+	m.store(false, items("m", 3)...)
+	first := m.get("m000").Enqueued
+	m.change(driver.OpCancel, driver.Change{ID: "m000"})
+	m.pass()
+	m.store(false, item("m000", far))
+	m.change(driver.OpReschedule, driver.Change{ID: "m001", Delay: far}) // the incarnation does not change
+	leased := m.hold(far)
+	m.change(driver.OpCancel, driver.Change{ID: "m000", Incarnation: first}, driver.Change{ID: "m001", Incarnation: first},
 		driver.Change{ID: "m002", Incarnation: first + 1}, driver.Change{ID: "absent", Incarnation: first})
-	none := driver.StatusNotFound
-	assert.Equal(t, []driver.Status{none, driver.StatusDone, none, none}, statusesOf(outcomes))
-	q.done(driver.OpBegin, leased...)
-	outcomes = q.apply(driver.OpCancel, driver.Change{ID: "m000", Incarnation: q.get("m000").Enqueued},
+	m.change(driver.OpBegin, leased...)
+	m.change(driver.OpCancel, driver.Change{ID: "m000", Incarnation: m.get("m000").Enqueued},
 		driver.Change{ID: "m002", Incarnation: first})
-	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusFiring}, statusesOf(outcomes))
-	assert.Equal(t, uint64(3), q.count().Cancelled)
-
-	q.done(driver.OpRetry, leased...)
-	q.pass()
-	replaced := driver.Put{Replace: true, Items: []driver.PutItem{item("m002", far)}}
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(replaced))
-	assert.Equal(t, none, q.status(driver.OpCancel, driver.Change{ID: "m002", Incarnation: first}))
+	m.change(driver.OpRetry, leased...)
+	m.pass()
+	m.store(true, item("m002", far))
+	m.change(driver.OpCancel, driver.Change{ID: "m002", Incarnation: first})
 }
 
 // deadIncarnation checks that Replay and Purge with an Incarnation affect only dead letters that
 // died at that instant.
-func deadIncarnation(t *testing.T, q *queue) {
-	died := map[string]driver.Instant{}
+func deadIncarnation(_ *testing.T, q *queue) {
+	m := newModel(q)
 	for _, id := range []string{"a", "b"} {
-		q.done(driver.OpBury, q.deliver(id))
-		died[id] = q.get(id).Died
-		q.pass()
+		m.store(false, item(id, 0))
+		m.change(driver.OpBury, m.begun(1)...)
+		m.pass()
 	}
-	q.done(driver.OpReplay, driver.Change{ID: "a", Incarnation: died["a"]})
-	again := changesOf(q.claim(1))
-	q.done(driver.OpBegin, again...)
-	q.done(driver.OpBury, again...)
+	a, b := m.get("a").Died, m.get("b").Died
+	m.change(driver.OpReplay, driver.Change{ID: "a", Incarnation: a})
+	m.change(driver.OpBury, m.begun(1)...)
 	for _, op := range []driver.Op{driver.OpReplay, driver.OpPurge} {
-		assert.Equal(t, driver.StatusNotFound,
-			q.status(op, driver.Change{ID: "a", Incarnation: died["a"]}), "it died again since then")
-		assert.Equal(t, driver.StatusNotFound, q.status(op, driver.Change{ID: "b", Incarnation: died["b"] + 1}))
+		m.change(op, driver.Change{ID: "a", Incarnation: a}, driver.Change{ID: "b", Incarnation: b + 1}) // it died again since then
 	}
-	outcomes := q.apply(driver.OpPurge, driver.Change{ID: "a", Incarnation: q.get("a").Died},
-		driver.Change{ID: "b", Incarnation: died["a"]})
-	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusNotFound}, statusesOf(outcomes))
-	assert.Equal(t, int64(1), q.count().Dead)
+	m.change(driver.OpPurge, driver.Change{ID: "a", Incarnation: m.get("a").Died}, driver.Change{ID: "b", Incarnation: a})
 }
 
 // repeat changes the series of messages in each state.
@@ -350,206 +301,93 @@ func repeat(_ *testing.T, q *queue) {
 	for _, from := range []string{"", "daily"} {
 		for _, to := range []string{"", "weekly"} {
 			for _, state := range []string{absent, scheduled, leased, firing, dead} {
-				what := fmt.Sprintf("%s.from-%s.to-%s", state, from, to)
-				a := q.in(what)
-				if state != absent {
-					a.put(driver.PutItem{ID: "m", Body: []byte("body"), MaxAttempts: 2, Repeat: from})
-				}
-				if state != absent && state != scheduled {
-					a.proceed(state, a.take(1))
-				}
-				checkRepeat(a, what, state, from, to)
+				m := arrange(q.in(fmt.Sprintf("%s.from-%s.to-%s", state, from, to)), state,
+					driver.PutItem{ID: "m", Body: []byte("body"), MaxAttempts: 2, Repeat: from})
+				m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: to, Delay: far})
+				m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: to, At: driver.InstantOf(q.now().Add(2 * far))})
 			}
 		}
 	}
-}
-
-func checkRepeat(q *queue, what, state, from, to string) {
-	t := q.t
-	t.Helper()
-	if state == absent || state == dead {
-		assert.Equal(t, driver.StatusNotFound, q.status(driver.OpRepeat, driver.Change{ID: "m", Repeat: to}), what)
-		return
-	}
-	was := q.get("m")
-	change, before := driver.Change{ID: "m", Repeat: to, Delay: far}, q.now()
-	status := q.status(driver.OpRepeat, change)
-	after, r := q.now(), q.get("m")
-	switch {
-	case state == firing && from == "":
-		assert.Equal(t, driver.StatusFiring, status, what)
-		assert.Equal(t, was, r, what)
-		return
-	case to == "" && state == firing: // the due time stays, and so does the planned time of the run
-	case to == "":
-		was.State, was.LeaseEnd, was.Token, was.Planned = driver.StateScheduled, 0, r.Token, 0
-	case state == firing:
-		assertDelay(t, before, after, far, r.Planned, what)
-		was.Planned = r.Planned
-	default:
-		assertDelay(t, before, after, far, r.Due, what)
-		was.State, was.LeaseEnd, was.Token, was.Due, was.Planned = driver.StateScheduled, 0, r.Token, r.Due, plannedOf(to, r.Due)
-	}
-	assert.Equal(t, driver.StatusDone, status, what)
-	was.Repeat = to
-	assert.Equal(t, was, r, what)
-	if change.At = driver.InstantOf(q.now().Add(2 * far)); to == "" {
-		return
-	}
-	due := change.At
-	if state == firing {
-		due = was.Due
-	}
-	q.done(driver.OpRepeat, change)
-	assert.Equal(t, []driver.Instant{due, change.At}, []driver.Instant{q.get("m").Due, q.get("m").Planned}, what)
 }
 
 // retryRuns ends runs, also of a series that was changed during the run.
-func retryRuns(t *testing.T, q *queue) {
-	const removed, asked, planned, now = "removed", "asked", "planned", "now" // due times of the next run
+func retryRuns(_ *testing.T, q *queue) {
 	for name, c := range map[string]struct {
 		repeat string
-		change func(*queue)
-		want   string
+		change func(*model)
 	}{
-		"same": {"daily", func(*queue) {}, asked},
-		"put": {"daily", func(q *queue) {
-			q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{recurring("m", 3*far)}})
-		}, planned},
-		"later":     {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly", Delay: 3 * far}) }, planned},
-		"passed":    {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}) }, now},
-		"ended":     {"daily", func(q *queue) { q.done(driver.OpRepeat, driver.Change{ID: "m"}) }, removed},
-		"cancelled": {"daily", func(q *queue) { q.apply(driver.OpCancel, driver.Change{ID: "m"}) }, removed},
-		"marked":    {"daily", func(q *queue) { q.apply(driver.OpCancel, driver.Change{ID: "m", Interrupt: true}) }, removed},
-		"plain":     {"", func(*queue) {}, removed},
+		"same":      {"daily", func(*model) {}},
+		"put":       {"daily", func(m *model) { m.store(true, recurring("m", 3*far)) }},
+		"later":     {"daily", func(m *model) { m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly", Delay: 3 * far}) }},
+		"passed":    {"daily", func(m *model) { m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}) }},
+		"ended":     {"daily", func(m *model) { m.change(driver.OpRepeat, driver.Change{ID: "m"}) }},
+		"cancelled": {"daily", func(m *model) { m.change(driver.OpCancel, driver.Change{ID: "m"}) }},
+		"marked":    {"daily", func(m *model) { m.change(driver.OpCancel, driver.Change{ID: "m", Interrupt: true}) }},
+		"plain":     {"", func(*model) {}},
 	} {
 		for _, reason := range []string{"", "failed"} {
-			a := q.in(name + reason)
-			a.put(driver.PutItem{ID: "m", MaxAttempts: 2, Repeat: c.repeat})
-			run := max(1, a.get("m").Planned)
-			a.done(driver.OpRetry, a.beginNext())
-			end := a.beginNext()
+			m := newModel(q.in(name + reason))
+			m.store(false, driver.PutItem{ID: "m", MaxAttempts: 2, Repeat: c.repeat})
+			run := max(1, m.get("m").Planned)
+			m.change(driver.OpRetry, m.begun(1)...)
+			end := m.begun(1)[0]
 			end.Again, end.Incarnation, end.Reason, end.Delay = true, run, reason, 2*far
-			a.pass()
-			c.change(a)
-			a.pass()
-			counters, was, before := a.count().Counters, a.get("m"), a.now()
-			a.done(driver.OpRetry, end)
-			after := a.now()
-			a.checkRun(was, counters, end, c.want == removed)
-			if c.want == removed {
-				continue
-			}
-			switch r := a.get("m"); c.want {
-			case asked:
-				assertDelay(t, before, after, 2*far, r.Due, name)
-			case now:
-				assertDelay(t, before, after, 0, r.Due, name)
-			default:
-				assert.Equal(t, was.Planned, r.Due, name)
-			}
+			m.pass()
+			c.change(m)
+			m.pass()
+			m.change(driver.OpRetry, end)
+			m.change(driver.OpRetry, end) // a repetition
 		}
 	}
 }
 
-// checkRun compares a message whose run is over, and the counters, with those before the end.
-func (q *queue) checkRun(was driver.Record, counters driver.Counters, end driver.Change, removed bool) {
-	t := q.t
-	t.Helper()
-	switch failed := end.Reason != ""; {
-	case removed && failed:
-		counters.Cancelled++
-	case failed:
-		counters.Retried++
-	case removed:
-		counters.Acked++
-	default:
-		counters.Acked++
-		counters.Enqueued++
-	}
-	if removed {
-		q.gone(end.ID)
-		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, end), "a repetition")
-	} else {
-		r := q.get(end.ID)
-		was.State, was.LeaseEnd, was.Attempts, was.Reason = driver.StateScheduled, 0, 0, end.Reason
-		was.Due, was.Planned = r.Due, r.Due
-		assert.Equal(t, was, r)
-		assert.Equal(t, driver.StatusDone, q.status(driver.OpRetry, end), "a repetition")
-	}
-	assert.Equal(t, counters, q.count().Counters)
-}
-
 // cancelFiring cancels firing messages. Their series end, and with Interrupt they are marked.
-func cancelFiring(t *testing.T, q *queue) {
+func cancelFiring(_ *testing.T, q *queue) {
 	for _, series := range []string{"", "daily"} {
 		for _, interrupt := range []bool{false, true} {
-			a := q.in(fmt.Sprint(series, interrupt))
-			a.put(driver.PutItem{ID: "m", Body: []byte("body"), Repeat: series}, item("other", far))
-			c := a.beginNext()
-			was := a.get("m")
-			none := driver.Change{ID: "m", Interrupt: interrupt, Incarnation: was.Enqueued + 1}
-			assert.Equal(t, driver.StatusNotFound, a.status(driver.OpCancel, none))
-			assert.Equal(t, was, a.get("m"))
-			want, extended := driver.StatusFiring, driver.StatusDone
-			if was.Repeat = ""; interrupt {
-				want, extended, was.Repeat, was.Planned = driver.StatusInterrupted, driver.StatusInterrupted, series, driver.Never
+			m := newModel(q.in(fmt.Sprint(series, interrupt)))
+			m.store(false, driver.PutItem{ID: "m", Body: []byte("body"), Repeat: series}, item("other", far))
+			c := m.begun(1)[0]
+			enqueued := m.get("m").Enqueued
+			for _, incarnation := range []driver.Instant{enqueued + 1, enqueued, 0} {
+				m.change(driver.OpCancel, driver.Change{ID: "m", Interrupt: interrupt, Incarnation: incarnation})
 			}
-			for _, incarnation := range []driver.Instant{was.Enqueued, 0} {
-				assert.Equal(t, want, a.status(driver.OpCancel, driver.Change{ID: "m", Interrupt: interrupt, Incarnation: incarnation}))
-				assert.Equal(t, was, a.get("m"))
-			}
-			assert.Equal(t, driver.StatusFiring, a.status(driver.OpReschedule, driver.Change{ID: "m"}))
-			assert.Equal(t, driver.StatusFiring, a.status(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"}))
-			a.done(driver.OpBegin, c)
+			m.change(driver.OpReschedule, driver.Change{ID: "m"})
+			m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: "weekly"})
+			m.change(driver.OpBegin, c)
 			c.Delay = 2 * far
-			before := a.now()
-			o := a.apply(driver.OpExtend, c)[0]
-			assert.Equal(t, extended, o.Status)
-			assertLease(t, before, a.now(), 0, 2*far, o.Lease)
-			was.LeaseEnd = o.Lease
-			assert.Equal(t, was, a.get("m"))
-			assert.Equal(t, driver.StatusDone, a.status(driver.OpCancel, driver.Change{ID: "other", Interrupt: interrupt}))
-			assert.Equal(t, driver.Counters{Enqueued: 2, Cancelled: 1}, has(a, 0, 1, 0).Counters)
+			m.change(driver.OpExtend, c)
+			m.change(driver.OpCancel, driver.Change{ID: "other", Interrupt: interrupt})
 		}
 	}
 }
 
 // cancelEnds ends the deliveries of marked messages. They are removed.
-func cancelEnds(t *testing.T, q *queue) {
-	acked, cancelled := driver.Counters{Enqueued: 2, Acked: 1}, driver.Counters{Enqueued: 2, Cancelled: 1}
+func cancelEnds(_ *testing.T, q *queue) {
 	for i, c := range []struct {
 		op     driver.Op
 		change driver.Change
-		want   driver.Counters
 	}{
-		{driver.OpAck, driver.Change{}, acked},
-		{driver.OpExpire, driver.Change{}, driver.Counters{Enqueued: 2, Expired: 1}},
-		{driver.OpRetry, driver.Change{Reason: "why"}, cancelled},
-		{driver.OpRetry, driver.Change{Uncounted: true}, cancelled},
-		{driver.OpRetry, driver.Change{Again: true}, acked},
-		{driver.OpRetry, driver.Change{Again: true, Incarnation: 1}, acked},
-		{driver.OpRetry, driver.Change{Again: true, Incarnation: driver.Never, Reason: "why"}, cancelled},
-		{driver.OpBury, driver.Change{Again: true}, cancelled},
-		{driver.OpRelease, driver.Change{}, cancelled},
+		{driver.OpAck, driver.Change{}},
+		{driver.OpExpire, driver.Change{}},
+		{driver.OpRetry, driver.Change{Reason: "why"}},
+		{driver.OpRetry, driver.Change{Uncounted: true}},
+		{driver.OpRetry, driver.Change{Again: true}},
+		{driver.OpRetry, driver.Change{Again: true, Incarnation: 1}},
+		{driver.OpRetry, driver.Change{Again: true, Incarnation: driver.Never, Reason: "why"}},
+		{driver.OpBury, driver.Change{Again: true}},
+		{driver.OpRelease, driver.Change{}},
 	} {
 		for _, series := range []string{"", "daily"} {
-			what := fmt.Sprint(i, series, c.op)
-			a := q.in(what)
-			a.put(driver.PutItem{ID: "m", Repeat: series}, item("other", far))
-			change := a.beginNext()
-			require.Equal(t, driver.StatusInterrupted, a.status(driver.OpCancel, driver.Change{ID: "m", Interrupt: true}), what)
-			c.change.ID, c.change.Token = change.ID, change.Token
-			a.done(c.op, c.change)
-			a.gone("m")
-			assert.Equal(t, c.want, has(a, 1, 0, 0).Counters, what)
-			again := driver.StatusLeaseLost
-			if c.op == driver.OpAck || c.op == driver.OpExpire {
-				again = driver.StatusNotFound
-			}
-			assert.Equal(t, again, a.status(c.op, c.change), what)
-			assert.Equal(t, c.want, has(a, 1, 0, 0).Counters, what)
-			a.audit(0, true, 1)
+			m := newModel(q.in(fmt.Sprint(i, series, c.op)))
+			m.store(false, driver.PutItem{ID: "m", Repeat: series}, item("other", far))
+			begun := m.begun(1)[0]
+			m.change(driver.OpCancel, driver.Change{ID: "m", Interrupt: true})
+			c.change.ID, c.change.Token = begun.ID, begun.Token
+			m.change(c.op, c.change)
+			m.gone("m")
+			m.change(c.op, c.change)
+			m.audit(0, true, 1)
 		}
 	}
 }

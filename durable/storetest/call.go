@@ -69,9 +69,9 @@ var callOps = []driver.Op{driver.OpCancel, driver.OpReschedule, driver.OpReplay,
 // callApply repeats each transition without a token after its message has changed. The answer is
 // the same, and nothing changes.
 func callApply(t *testing.T, q *queue) {
-	ids := mapped(callOps, driver.Op.String)
+	all := mapped(callOps, func(op driver.Op) driver.PutItem { return itemWith(op.String(), []byte("body")) })
 	for _, state := range allStates {
-		a := q.in(state).arrange(state, ids)
+		a := arrange(q.in(state), state, all...)
 		c := a.newCall("caller", 7)
 		for _, op := range callOps {
 			id, what := op.String(), op.String()+" of "+state+" again"

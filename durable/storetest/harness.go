@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -333,102 +332,4 @@ func has(q *queue, scheduled, inFlight, dead int64) driver.Counts {
 	c := q.count()
 	assert.Equal(q.t, [3]int64{scheduled, inFlight, dead}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
 	return c
-}
-
-// States of messages, including how they were reached.
-const (
-	absent      = "absent"
-	scheduled   = "scheduled"
-	leased      = "leased"
-	firing      = "firing"
-	dead        = "dead"
-	acked       = "acked"       // from firing, and removed
-	released    = "released"    // from firing
-	retried     = "retried"     // from firing
-	returned    = "returned"    // released from leased
-	rescheduled = "rescheduled" // from leased
-	expired     = "expired"     // leased, until its lease expired
-	crashed     = "crashed"     // firing, until its lease expired
-	deadByCrash = "deadByCrash" // like crashed, with the last permitted crash
-	replayed    = "replayed"    // from dead
-)
-
-var allStates = []string{absent, scheduled, leased, firing, dead, acked, released, retried,
-	returned, rescheduled, expired, crashed, deadByCrash, replayed}
-
-// endOf has the transition by which the holder ended the lease of a message in a state.
-var endOf = map[string]driver.Op{
-	acked: driver.OpAck, released: driver.OpRelease, returned: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury, replayed: driver.OpBury,
-}
-
-// arranged is a queue whose messages are all in one state, with their tokens of the last claim and
-// of the claim before it. The tokens of messages that were never claimed are arbitrary.
-type arranged struct {
-	*queue
-	right, stale map[string]uint64
-}
-
-// arrange brings messages into a state. The queue must be empty.
-func (q *queue) arrange(state string, ids []string) arranged {
-	q.t.Helper()
-	a := arranged{queue: q, right: make(map[string]uint64), stale: make(map[string]uint64)}
-	for _, id := range ids {
-		a.stale[id], a.right[id] = 1, 2
-	}
-	if state == absent {
-		return a
-	}
-	q.put(mapped(ids, func(id string) driver.PutItem { return itemWith(id, []byte("body of "+id)) })...)
-	if state == scheduled {
-		return a
-	}
-	first := q.claim(len(ids))
-	q.done(driver.OpRelease, changesOf(first)...)
-	claim := q.claim
-	if state == expired || state == crashed || state == deadByCrash {
-		claim = q.claimShort
-	}
-	records := claim(len(ids))
-	require.Len(q.t, records, len(ids))
-	for _, r := range first {
-		a.stale[r.ID] = r.Token
-	}
-	for _, r := range records {
-		a.right[r.ID] = r.Token
-	}
-	q.proceed(state, records)
-	return a
-}
-
-// proceed brings messages that were just claimed into a state.
-func (q *queue) proceed(state string, records []driver.Record) {
-	q.t.Helper()
-	changes := changesOf(records)
-	switch state {
-	case leased:
-	case returned:
-		q.done(driver.OpRelease, changes...)
-	case rescheduled:
-		q.done(driver.OpReschedule, changes...)
-	case expired, crashed, deadByCrash:
-		if state != expired {
-			q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes})
-		}
-		q.pass()
-		q.expire(map[string]int{crashed: 2, deadByCrash: 1}[state])
-	default:
-		q.begin(records...)
-		if op, ok := endOf[state]; ok {
-			q.done(op, changes...)
-		}
-		if state == replayed {
-			q.done(driver.OpReplay, changes...)
-		}
-	}
-}
-
-// stateAfter returns the state that Get returns for a message that exists.
-func stateAfter(state string) driver.State {
-	return cmp.Or(map[string]driver.State{leased: driver.StateLeased, firing: driver.StateFiring,
-		dead: driver.StateDead, deadByCrash: driver.StateDead}[state], driver.StateScheduled)
 }

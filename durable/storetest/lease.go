@@ -161,50 +161,36 @@ func leaseBatch(t *testing.T, q *queue) {
 // leaseCrashesRecurring lets recurring messages crash too often. They wait for Replay, and do not
 // become dead.
 func leaseCrashesRecurring(t *testing.T, q *queue) {
-	q.put(recurring("a", 0), itemAt("never", driver.Never))
-	was := q.get("a")
-	for crashes := 1; crashes <= 2; crashes++ {
-		q.done(driver.OpReschedule, driver.Change{ID: "a"})
-		was.Planned = q.get("a").Due
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(1))})
-		q.pass()
-		q.expire(2)
+	m := newModel(q)
+	m.store(false, recurring("a", 0), itemAt("never", driver.Never))
+	a := driver.Change{ID: "a"}
+	for range 2 {
+		m.change(driver.OpReschedule, a)
+		m.makeChanges(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: m.hold(q.short())}, m.now())
+		m.pass()
+		m.makeClaim(driver.Claim{MaxCrashes: 2}, m.now())
 	}
-	r := q.get("a")
-	was.Due, was.Crashes, was.Reason, was.Token = driver.Never, 2, crashReason(2), r.Token
-	assert.Equal(t, was, r)
-	assert.Empty(t, q.claim(2))
-	assert.Equal(t, driver.Counters{Enqueued: 2, Crashed: 2}, has(q, 2, 0, 0).Counters)
-	for _, c := range []driver.Change{{ID: "never"}, {ID: "a", Incarnation: r.Enqueued}} {
-		assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, c))
-	}
-	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpPurge, driver.Change{ID: "a"}))
-	before := q.now()
-	q.done(driver.OpReplay, driver.Change{ID: "a", Delay: far})
-	after := q.now()
-	r = q.get("a")
-	assertDelay(t, before, after, far, r.Due)
-	was.Due, was.Planned, was.Crashes, was.Token, was.Reason = r.Due, r.Due, 0, r.Token, r.Reason // see refMessage.reasonOpen
-	assert.Equal(t, was, r)
-	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "a"}), "it does not wait")
-	assert.Equal(t, driver.Counters{Enqueued: 2, Crashed: 2}, has(q, 2, 0, 0).Counters)
-	q.audit(0, true, 2)
+	r := m.get("a")
+	assert.Equal(t, []any{driver.Never, 2, crashReason(2)}, []any{r.Due, r.Crashes, r.Reason})
+	assert.Empty(t, m.hold(far))
+	m.change(driver.OpReplay, driver.Change{ID: "never"}, driver.Change{ID: "a", Incarnation: r.Enqueued})
+	m.change(driver.OpPurge, a)
+	m.change(driver.OpReplay, driver.Change{ID: "a", Delay: far})
+	m.change(driver.OpReplay, a) // it does not wait
+	m.audit(0, true, 2)
 }
 
 // leaseEndOfMarked lets the leases of marked messages expire. The messages are removed.
 func leaseEndOfMarked(t *testing.T, q *queue) {
-	q.put(recurring("a", 0), item("b", 0), recurring("c", 0))
-	changes := changesOf(q.claimShort(3))
-	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes})
-	interrupted := driver.StatusInterrupted
-	assert.Equal(t, []driver.Status{interrupted, interrupted},
-		statusesOf(q.apply(driver.OpCancel, driver.Change{ID: "a", Interrupt: true}, driver.Change{ID: "b", Interrupt: true})))
-	q.pass()
-	q.expire(1)
-	q.gone("a")
-	q.gone("b")
-	assert.Equal(t, driver.Never, q.get("c").Due, "it has reached MaxCrashes")
-	assert.Equal(t, driver.Counters{Enqueued: 3, Crashed: 3, Cancelled: 2}, has(q, 1, 0, 0).Counters)
-	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]))
-	q.audit(0, true, 1)
+	m := newModel(q)
+	m.store(false, recurring("a", 0), item("b", 0), recurring("c", 0))
+	changes := m.hold(q.short())
+	m.makeChanges(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes}, m.now())
+	m.change(driver.OpCancel, driver.Change{ID: "a", Interrupt: true}, driver.Change{ID: "b", Interrupt: true})
+	m.pass()
+	m.makeClaim(driver.Claim{MaxCrashes: 1}, m.now())
+	m.change(driver.OpAck, changes[0])
+	m.gone("b")
+	assert.Equal(t, driver.Never, m.get("c").Due, "it has reached MaxCrashes")
+	m.audit(0, true, 1)
 }

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -45,7 +47,8 @@ func runModelOn(q *queue, source rand.Source, steps int) {
 		m.step()
 		m.compare(m.ids, fmt.Sprintf("step %d: %s", step, m.what))
 		if step%25 == 0 {
-			m.compareLists()
+			m.compareLists(5)
+			m.audit(0, m.random.IntN(2) == 0, len(m.messages))
 		}
 	}
 }
@@ -323,6 +326,18 @@ func (m *model) stepClaim() {
 		require.Empty(m.t, claimed.Records, m.what)
 		return
 	}
+	for _, r := range m.makeClaim(c, before) {
+		if c.Consumer != "" && m.random.IntN(2) == 0 { // otherwise the answer is lost
+			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
+		}
+	}
+}
+
+// makeClaim makes a claim, in the model too, and checks its answer. If MaxBytes is 0, the size of
+// bodies is not limited.
+func (m *model) makeClaim(c driver.Claim, before time.Time) []driver.Record {
+	m.t.Helper()
+	c.MaxBytes = cmp.Or(c.MaxBytes, manyBytes)
 	now := driver.Instant(before.UnixMilli())
 	unseen := m.unseen(c.Consumer, c.Seen)
 	for _, ref := range unseen {
@@ -337,6 +352,10 @@ func (m *model) stepClaim() {
 	}
 	after := m.now()
 	for _, ref := range crashed {
+		if ref.record.State == driver.StateDead {
+			ref.record.Died = m.get(ref.record.ID).Died
+			assertDelay(m.t, before, after, 0, ref.record.Died, m.what)
+		}
 		if delay := contract.CrashDelay(ref.record.Crashes); delay > 0 && ref.record.Due != driver.Never {
 			ref.record.Due = m.get(ref.record.ID).Due
 			if planned := ref.record.Planned; ref.record.Due != planned {
@@ -358,12 +377,42 @@ func (m *model) stepClaim() {
 		ref := m.messages[r.ID]
 		ref.record.LeaseEnd = r.LeaseEnd
 		ref.assertSame(m.t, r, m.what)
-		if c.Consumer != "" && m.random.IntN(2) == 0 { // otherwise the answer is lost
-			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
-		}
 	}
 	require.Equal(m.t, m.counts(0).NextDue, claimed.Next, m.what)
 	require.Equal(m.t, m.firstLease(), claimed.Lease, m.what)
+	return claimed.Records
+}
+
+// hold claims all messages that are due soon.
+func (m *model) hold(visibility time.Duration) []driver.Change {
+	m.t.Helper()
+	return changesOf(m.makeClaim(driver.Claim{Horizon: soon, Max: driver.MaxBatch, Visibility: visibility}, m.now()))
+}
+
+// begun claims and begins n messages, which must be those that are due soon.
+func (m *model) begun(n int) []driver.Change {
+	m.t.Helper()
+	changes := m.hold(far)
+	require.Len(m.t, changes, n)
+	m.change(driver.OpBegin, changes...)
+	return changes
+}
+
+// store stores messages and compares them.
+func (m *model) store(replace bool, items ...driver.PutItem) {
+	m.t.Helper()
+	m.what = fmt.Sprintf("put %+v, replace %v", items, replace)
+	m.makePut(driver.Put{Replace: replace, Items: items}, m.now())
+	m.compare(itemIDs(items), m.what)
+}
+
+// change makes a transition and compares all messages. Leases end far in the future.
+func (m *model) change(op driver.Op, changes ...driver.Change) {
+	m.t.Helper()
+	m.what = fmt.Sprintf("%s %+v", op, changes)
+	m.makeChanges(driver.Batch{Op: op, Visibility: far, Changes: changes}, m.now())
+	ids := mapped(changes, func(c driver.Change) string { return c.ID })
+	m.compare(slices.AppendSeq(ids, maps.Keys(m.messages)), m.what)
 }
 
 // claimNew claims scheduled messages.
@@ -428,9 +477,6 @@ func (m *model) stepApply() {
 			c.Repeat = m.series()
 		}
 		if r := m.messages[id]; r != nil && m.random.IntN(3) == 0 {
-			if r.record.State == driver.StateDead {
-				r.record.Died = m.get(id).Died // the store has set it
-			}
 			c.Incarnation = []driver.Instant{r.record.Enqueued, r.record.Died, r.record.Planned}[m.random.IntN(3)]
 		}
 		b.Changes = append(b.Changes, c)
@@ -504,14 +550,15 @@ func (m *model) applyToModel(before, after time.Time, b driver.Batch, c driver.C
 		if c.Begun > 0 && ref.record.State == driver.StateFiring {
 			delay = c.Begun
 		}
-		if o.Lease != ref.record.LeaseEnd { // a store may keep a longer lease
+		if o.Lease != ref.record.LeaseEnd || o.Lease < max(driver.InstantOf(before), ref.record.Due).Add(delay) { // a store may keep a longer lease
 			assertLease(m.t, before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpRetry, driver.OpReplay, driver.OpReschedule, driver.OpRepeat:
 		m.applyTimes(before, after, b.Op, c)
 	case driver.OpBury:
-		assertDelay(m.t, before, after, 0, m.get(c.ID).Died, m.what)
+		ref.record.Died = m.get(c.ID).Died
+		assertDelay(m.t, before, after, 0, ref.record.Died, m.what)
 	}
 	return true
 }
@@ -564,8 +611,6 @@ func received(m *model, c driver.Change) {
 func (m *refMessage) assertSame(t *testing.T, got driver.Record, what string) {
 	t.Helper()
 	want := m.record
-	require.Equal(t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID, got.Died, what)
-	want.Died = got.Died
 	if !m.inFlight() {
 		want.Token = got.Token
 	}
@@ -591,23 +636,30 @@ func (m *model) compare(ids []string, what string) {
 	require.Equal(m.t, m.counts(c.Now), c, what)
 }
 
-// compareLists compares the lists, and audits the partition.
-func (m *model) compareLists() {
+// compareLists compares all messages with the lists, whose pages have a size. It returns the
+// messages by id.
+func (m *model) compareLists(size int) map[string]driver.Record {
 	m.t.Helper()
-	for state, at := range map[driver.State]func(*refMessage) driver.Instant{
-		driver.StateScheduled: func(r *refMessage) driver.Instant { return r.record.Due },
-		driver.StateLeased:    func(r *refMessage) driver.Instant { return r.record.LeaseEnd },
+	byID := make(map[string]driver.Record)
+	for state, at := range map[driver.State]func(driver.Record) driver.Instant{
+		driver.StateScheduled: func(r driver.Record) driver.Instant { return r.Due },
+		driver.StateLeased:    func(r driver.Record) driver.Instant { return r.LeaseEnd },
+		driver.StateDead:      func(r driver.Record) driver.Instant { return r.Died },
 	} {
-		var want, got []string
-		for _, r := range m.sorted(func(r *refMessage) bool {
-			return r.record.State == state || state == driver.StateLeased && r.inFlight()
-		}, at) {
-			want = append(want, r.record.ID)
+		all := slices.Concat(readPages(m.queue, state, size, 20)...)
+		for _, r := range all {
+			ref := m.messages[r.ID]
+			require.NotNil(m.t, ref, "%q in the list of state %d", r.ID, state)
+			require.Equal(m.t, state == driver.StateLeased, ref.inFlight(), "state of %q", r.ID)
+			require.Equal(m.t, state == driver.StateDead, r.State == driver.StateDead, "state of %q", r.ID)
+			ref.assertSame(m.t, r, "listed")
+			require.NotContains(m.t, byID, r.ID, "listed twice")
+			byID[r.ID] = r
 		}
-		for _, page := range readPages(m.queue, state, 5, 20) {
-			got = append(got, idsOf(page)...)
-		}
-		require.Equal(m.t, slices.Clip(want), slices.Clip(got), "list of state %d", state)
+		require.True(m.t, slices.IsSortedFunc(all, func(a, b driver.Record) int {
+			return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.ID, b.ID))
+		}), "list of state %d: %v", state, idsOf(all))
 	}
-	m.audit(0, m.random.IntN(2) == 0, len(m.messages))
+	require.Len(m.t, byID, len(m.messages))
+	return byID
 }

@@ -112,19 +112,18 @@ func putEveryState(t *testing.T, q *queue) {
 		series := strings.Repeat("daily", i%2)
 		for _, replace := range []bool{false, true} {
 			what := fmt.Sprintf("%s, replace %v", state, replace)
-			a := q.in(fmt.Sprint(state, replace)).arrange(state, []string{"m"})
-			before := a.records(state, []string{"m"})
-			m := modelOf(a, state, before)
+			m := arrange(q.in(fmt.Sprint(state, replace)), state, itemWith("m", []byte("body")))
+			before := m.compareLists(1)
 			m.what = what
 			put := driver.Put{Replace: replace, Items: []driver.PutItem{
 				{ID: "m", Body: []byte("other"), Delay: far, MaxAttempts: 3, Repeat: series}, item("new", far),
 			}}
-			if m.makePut(put, a.now())[0] == driver.StatusDone {
+			if m.makePut(put, m.now())[0] == driver.StatusDone {
 				for _, op := range []driver.Op{driver.OpBegin, driver.OpRelease} {
-					assert.Equal(t, driver.StatusLeaseLost, a.status(op, driver.Change{ID: "m", Token: a.right["m"]}), what)
+					assert.Equal(t, driver.StatusLeaseLost, m.status(op, driver.Change{ID: "m", Token: tokenOf(m, rightToken, "m")}), what)
 				}
 			} else {
-				assert.Equal(t, before["m"], a.get("m"), what)
+				assert.Equal(t, before["m"], m.get("m"), what)
 			}
 			m.compare([]string{"m", "new"}, what)
 		}
@@ -134,70 +133,40 @@ func putEveryState(t *testing.T, q *queue) {
 // putRecurring stores a recurring message. Reschedule and Replay move its run. Ends of a delivery
 // do not change its series.
 func putRecurring(t *testing.T, q *queue) {
-	q.put(recurring("a", far), driver.PutItem{ID: "never", At: driver.Never, Repeat: "daily"})
+	m := newModel(q)
+	m.store(false, recurring("a", far), driver.PutItem{ID: "never", At: driver.Never, Repeat: "daily"})
 	assert.Equal(t, driver.Never, q.get("never").Planned, "it is not firing, and so not marked")
-	was := q.get("a")
-	require.Equal(t, was.Due, was.Planned)
-	for _, op := range []driver.Op{driver.OpReschedule, driver.OpRelease, driver.OpRetry, driver.OpBury, driver.OpReplay} {
-		var c driver.Change
-		if op == driver.OpReschedule || op == driver.OpReplay {
-			c.ID = "a"
-		} else {
-			c = q.beginNext()
-		}
-		q.done(op, c)
-		r := q.get("a")
-		if c.Token == 0 {
-			was.Planned = r.Due
-		}
-		assert.Equal(t, []any{was.Repeat, was.Planned, was.Enqueued}, []any{r.Repeat, r.Planned, r.Enqueued}, op.String())
+	a := driver.Change{ID: "a"}
+	m.change(driver.OpReschedule, a)
+	for _, op := range []driver.Op{driver.OpRelease, driver.OpRetry, driver.OpBury} {
+		m.change(op, m.begun(1)...)
 	}
-	put := driver.Put{Replace: true, Items: []driver.PutItem{recurring("a", 2*far)}}
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
-	assert.Equal(t, q.get("a").Due, q.get("a").Planned)
-	put.Items[0].Repeat = ""
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
-	assert.Zero(t, q.get("a").Planned)
-
-	q.done(driver.OpReschedule, driver.Change{ID: "never"})
-	q.done(driver.OpExtend, q.beginNext())
+	m.change(driver.OpReplay, a)
+	m.store(true, recurring("a", 2*far))
+	m.store(true, item("a", 2*far))
+	m.change(driver.OpReschedule, driver.Change{ID: "never"})
+	m.change(driver.OpExtend, m.begun(1)...)
 }
 
 // putFiring replaces firing messages. If both messages are recurring, the run goes on, and its end
 // makes the new message due.
-func putFiring(t *testing.T, q *queue) {
-	q.put(recurring("a", 0))
-	c := q.beginNext()
-	was := q.get("a")
-	q.pass()
-	series, plain := recurring("a", far), item("a", far)
+func putFiring(_ *testing.T, q *queue) {
+	m := newModel(q)
+	m.store(false, recurring("a", 0))
+	c := m.begun(1)[0]
+	m.pass()
+	series := recurring("a", far)
 	series.Body, series.MaxAttempts, series.Repeat = []byte("new"), 3, "weekly"
-	before := q.now()
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{series}}))
-	after, r := q.now(), q.get("a")
-	assertDelay(t, before, after, 0, r.Enqueued)
-	assertDelay(t, before, after, far, r.Planned)
-	was.Body, was.MaxAttempts, was.Repeat, was.Enqueued, was.Planned = series.Body, 3, "weekly", r.Enqueued, r.Planned
-	assert.Equal(t, was, r)
-	assert.Equal(t, uint64(2), has(q, 0, 1, 0).Enqueued)
-	put := driver.Put{Items: []driver.PutItem{series}}
-	assert.Equal(t, []driver.Status{driver.StatusDuplicate}, q.statuses(put))
-	put = driver.Put{Replace: true, Items: []driver.PutItem{plain}}
-	assert.Equal(t, []driver.Status{driver.StatusFiring}, q.statuses(put))
-	assert.Equal(t, was, q.get("a"))
+	m.store(true, series)
+	m.store(false, series)
+	m.store(true, item("a", far))
 	c.Again, c.Incarnation = true, 1
-	q.done(driver.OpRetry, c)
-	r = q.get("a")
-	assert.Equal(t, []any{driver.StateScheduled, was.Planned, was.Planned}, []any{r.State, r.Due, r.Planned})
+	m.change(driver.OpRetry, c)
 
-	q.deliver("plain")
-	series.ID = "plain"
-	put = driver.Put{Replace: true, Items: []driver.PutItem{series}}
-	assert.Equal(t, []driver.Status{driver.StatusFiring}, q.statuses(put))
-	q.put(recurring("marked", 0))
-	q.beginNext()
-	q.apply(driver.OpCancel, driver.Change{ID: "marked"})
-	put.Items[0].ID = "marked"
-	assert.Equal(t, []driver.Status{driver.StatusFiring}, q.statuses(put))
-	assert.Equal(t, uint64(5), has(q, 1, 2, 0).Enqueued)
+	m.store(false, item("plain", 0), recurring("marked", 0))
+	m.begun(2)
+	m.change(driver.OpCancel, driver.Change{ID: "marked"})
+	for _, series.ID = range []string{"plain", "marked"} {
+		m.store(true, series)
+	}
 }

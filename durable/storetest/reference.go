@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -129,8 +130,12 @@ func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []strin
 	if r.paused {
 		return []string{}
 	}
-	due := r.sorted(func(m *refMessage) bool { return m.record.State == driver.StateScheduled && m.record.Due <= until },
-		func(m *refMessage) driver.Instant { return m.record.Due })
+	due := slices.DeleteFunc(slices.Collect(maps.Values(r.messages)), func(m *refMessage) bool {
+		return m.record.State != driver.StateScheduled || m.record.Due > until
+	})
+	slices.SortFunc(due, func(a, b *refMessage) int {
+		return cmp.Or(cmp.Compare(a.record.Due, b.record.Due), cmp.Compare(a.record.ID, b.record.ID))
+	})
 	ids := []string{}
 	size := 0
 	for _, m := range due {
@@ -152,20 +157,6 @@ func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) 
 		}
 	}
 	return unseen
-}
-
-// sorted returns selected messages ordered by a time and id.
-func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) driver.Instant) []*refMessage {
-	var some []*refMessage
-	for _, m := range r.messages {
-		if which(m) {
-			some = append(some, m)
-		}
-	}
-	slices.SortFunc(some, func(a, b *refMessage) int {
-		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.record.ID, b.record.ID))
-	})
-	return some
 }
 
 // verdict returns the statuses that the contract permits for a transition. Begin is early for
@@ -287,7 +278,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		m.loseLease()
 		m.schedule()
 		m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
-		m.reasonOpen = true
+		m.reasonOpen = m.reasonOpen || m.record.Reason != ""
 	}
 	r.tally(op)
 	return true
