@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 var leaseTests = []test{
@@ -62,46 +61,42 @@ func leaseEnds(t *testing.T, q *queue) {
 	assert.Equal(t, uint64(1), has(q, 0, 3, 0).Crashed)
 }
 
+// crash makes message "a" due and lets its lease expire during its delivery.
+func crash(m *model, most int) {
+	m.t.Helper()
+	m.change(driver.OpReschedule, driver.Change{ID: "a"})
+	m.makeChanges(driver.Batch{Op: driver.OpBegin, Visibility: m.short(), Changes: m.hold(m.short())}, m.now())
+	m.pass()
+	m.makeClaim(driver.Claim{MaxCrashes: most}, m.now())
+	m.compareLists(driver.MaxBatch)
+}
+
 // leaseCrashes lets the lease of a firing message expire until it is dead. The message is due again
 // after a delay, and has the reason of its last crash. After several crashes it does not begin with
 // its claim, until it is replayed.
 func leaseCrashes(t *testing.T, q *queue) {
-	q.put(item("a", 0))
-	const most = 5
-	crash := func(crashes int, state driver.State) {
+	m := newModel(q)
+	a := driver.Change{ID: "a"}
+	claim := func(state driver.State) []driver.Change {
 		t.Helper()
-		q.done(driver.OpReschedule, driver.Change{ID: "a"})
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(1))})
-		q.pass()
-		before := q.now()
-		q.expire(most)
-		after, r := q.now(), q.get("a")
-		assert.Equal(t, []any{crashes, crashReason(crashes), state}, []any{r.Crashes, r.Reason, r.State})
-		if delay := contract.CrashDelay(crashes); delay > 0 {
-			assertDelay(t, before, after, delay, r.Due)
-		}
-		if state == driver.StateDead {
-			assertDelay(t, before, after, 0, r.Died)
-		}
+		records := m.makeClaim(driver.Claim{Max: 1, Begin: 1, Visibility: far}, m.now())
+		require.Len(t, records, 1)
+		assert.Equal(t, state, records[0].State)
+		return changesOf(records)
 	}
-	for crashes := 1; crashes < most; crashes++ {
-		crash(crashes, driver.StateScheduled)
+	m.store(false, item("a", 0))
+	const most = 5
+	for range most - 1 {
+		crash(m, most)
 	}
-	claim := driver.Claim{Max: 1, Begin: 1, Visibility: far}
-	q.done(driver.OpReschedule, driver.Change{ID: "a"})
-	q.done(driver.OpRelease, changesOf(q.claimWith(claim).Records)...)
-	crash(most, driver.StateDead)
-	assert.Empty(t, q.claim(1))
-	assert.Equal(t, uint64(most), has(q, 0, 0, 1).Crashed)
-	q.done(driver.OpReplay, driver.Change{ID: "a"})
-	r := q.get("a")
-	assert.Equal(t, []any{driver.StateScheduled, 0, driver.Instant(0)}, []any{r.State, r.Crashes, r.Died})
-
-	crash(1, driver.StateScheduled)
-	records := q.claimWith(claim).Records
-	require.Equal(t, driver.StateFiring, records[0].State)
-	q.done(driver.OpBury, changesOf(records)...)
-	assert.Equal(t, 1, q.get("a").Crashes)
+	m.change(driver.OpReschedule, a)
+	m.change(driver.OpRelease, claim(driver.StateLeased)...)
+	crash(m, most)
+	assert.Equal(t, driver.StateDead, m.get("a").State)
+	assert.Empty(t, m.hold(far))
+	m.change(driver.OpReplay, a)
+	crash(m, most)
+	m.change(driver.OpBury, claim(driver.StateFiring)...)
 }
 
 // leaseNotNoticed uses leases that have expired and that no claim has ended. They are still valid.
@@ -165,10 +160,7 @@ func leaseCrashesRecurring(t *testing.T, q *queue) {
 	m.store(false, recurring("a", 0), itemAt("never", driver.Never))
 	a := driver.Change{ID: "a"}
 	for range 2 {
-		m.change(driver.OpReschedule, a)
-		m.makeChanges(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: m.hold(q.short())}, m.now())
-		m.pass()
-		m.makeClaim(driver.Claim{MaxCrashes: 2}, m.now())
+		crash(m, 2)
 	}
 	r := m.get("a")
 	assert.Equal(t, []any{driver.Never, 2, crashReason(2)}, []any{r.Due, r.Crashes, r.Reason})
