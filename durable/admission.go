@@ -6,8 +6,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// admission decides how much a consumer claims and begins. It has no lock and no clock, and is
-// guarded by the dispatcher's mutex.
+// admission decides how much a consumer claims and begins. It is guarded by the dispatcher's mutex.
 //
 // Messages of its own partitions are claimed ahead of their due times, up to a share of Prefetch
 // and PrefetchBytes. Claims of other partitions, and all claims of a crowded consumer, only take
@@ -147,10 +146,10 @@ func (a *admission) popReady() (*heldMessage, bool) {
 // takers returns the number of takers that wait or are expected soon.
 func (a *admission) takers() int { return a.handover.takers.len() + a.readAhead.messages }
 
-// spare returns the number of takers, at most most, for which no message has begun or is beginning,
+// spare returns the number of takers, up to limit, for which no message has begun or is beginning,
 // and which the budget allows to be used. It may be negative.
-func (a *admission) spare(most int) int {
-	return a.budget.allow(a, min(most, a.takers()-a.reserved-a.handover.begun.len()))
+func (a *admission) spare(limit int) int {
+	return a.budget.reserve(a, min(limit, a.takers()-a.reserved-a.handover.begun.len()))
 }
 
 // reserve reserves n takers for a partition, or frees them if n is negative.
@@ -167,8 +166,8 @@ func (a *admission) reserve(s *share, n int) {
 }
 
 // grant reserves spare takers for the next claim of a partition, and reports whether it did. It
-// leaves some to other partitions, but reserves at least a quarter of the takers, because a small
-// claim costs nearly as much as a large one.
+// leaves some to other partitions, but reserves at least a quarter of the takers that the budget
+// allows, because a small claim costs nearly as much as a large one.
 func (a *admission) grant(s *share) bool {
 	n := a.spare(a.takers())
 	least := max(1, min(driver.MaxBatch/2, (n+a.reserved+a.handover.begun.len())/4))

@@ -63,7 +63,7 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 // consume consumes from one source. It calls end when no more messages of the source begin.
 func consume(ctx context.Context, end func(error), opts ConsumerOptions, b budget) error {
 	q := b.source.Queue
-	if b.source.Rate > 0 { // those of a second
+	if b.source.Rate > 0 { // others would hold messages for longer, and extend their leases
 		opts.Prefetch = min(opts.Prefetch, max(opts.Concurrency, int(min(b.source.Rate, math.MaxInt32))))
 	}
 	q.mu.Lock()

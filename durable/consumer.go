@@ -19,6 +19,7 @@ import (
 //	            messages that are overdue otherwise
 //	dispatcher  passes claimed messages to takers when they are due
 //	admission   how much may be claimed and begun
+//	budget      limits, and handlers that several queues share
 //	handover    matches begun messages with takers
 //	held        the messages, and when their leases must be extended
 //

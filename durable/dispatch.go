@@ -170,7 +170,7 @@ func (d *dispatcher) heartbeat(m *driver.Member) {
 	now := time.Now()
 	m.Free = d.handover.mostWaiting(now, d.opts.Membership/4)
 	if b := &d.admission.budget; b.source.MaxRunning > 0 {
-		m.Free = min(m.Free, b.running) // the others visit its partitions
+		m.Free = min(m.Free, b.running) // else others would leave their messages to it
 	}
 	for i, p := range d.parts {
 		if p.share.own {
@@ -303,7 +303,11 @@ func (d *dispatcher) match() {
 		return
 	}
 	a := &d.admission
-	for (a.ready.len() > 0 || a.suspects.len() > 0 && turn.Load() == nil) && a.spare(1) > 0 {
+	n := a.ready.len()
+	if a.suspects.len() > 0 && turn.Load() == nil {
+		n++
+	}
+	for n = a.spare(n); n > 0; n-- {
 		h, ok := a.popReady()
 		if !ok {
 			break
@@ -315,7 +319,7 @@ func (d *dispatcher) match() {
 		h.part.begins.send(h.change(), func(outcome answer, err error) { d.begun(h, outcome, err) })
 	}
 	a.grantNext()
-	denied := a.budget.settle(a)
+	denied := a.budget.endRound(a)
 	if !d.checking && (denied || a.reserved > 0 || a.ready.len()+a.suspects.len()+d.handover.begun.len() > 0) {
 		d.checking = true
 		d.checker.Reset(checkPeriod)

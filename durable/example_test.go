@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -943,4 +944,75 @@ func ExampleOpen() {
 	// orders
 	// no such queue: true
 	// 16 partitions: true
+}
+
+// Two queues share the handlers. Ten messages of one of them are delivered per second.
+func ExampleConsume() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	orders := newExampleQueue(durable.Options{Queue: "orders"})
+	defer orders.Close()
+	calls := newExampleQueue(durable.Options{Queue: "calls"})
+	defer calls.Close()
+	for _, q := range []*durable.Queue{orders.Queue, calls.Queue} {
+		if _, err := q.Enqueue(ctx, durable.Message{ID: q.Name() + "-1"}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	handled := make(chan string, 2)
+	handler := func(_ context.Context, d *durable.Delivery) error {
+		handled <- d.ID
+		if len(handled) == cap(handled) {
+			stop()
+		}
+		return nil
+	}
+	err := durable.Consume(ctx, []durable.Source{
+		{Queue: orders.Queue, Handler: handler, Weight: 3},
+		{Queue: calls.Queue, Handler: handler, Rate: 10},
+	}, durable.ConsumerOptions{Concurrency: 16})
+	fmt.Println(<-handled)
+	fmt.Println(<-handled)
+	fmt.Println(err)
+	// Unordered output:
+	// orders-1
+	// calls-1
+	// <nil>
+}
+
+// The messages of a customer are handled one at a time, in all consumers.
+func ExampleOneAtATime() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q, err := durable.Open(ctx, memstore.New(memstore.Options{}), durable.Options{Queue: "orders"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close()
+	for range 3 {
+		if _, err := q.Enqueue(ctx, durable.Message{Headers: map[string]string{"customer": "7"}}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	var running, handled atomic.Int32
+	handler := func(context.Context, *durable.Delivery) error {
+		defer running.Add(-1)
+		fmt.Println("running:", running.Add(1))
+		if handled.Add(1) == 3 {
+			stop()
+		}
+		return nil
+	}
+	customer := func(d *durable.Delivery) string { return d.Headers["customer"] }
+	fmt.Println(q.Consume(ctx, durable.Chain(handler, durable.OneAtATime(customer)), durable.ConsumerOptions{}))
+	// Output:
+	// running: 1
+	// running: 1
+	// running: 1
+	// <nil>
 }

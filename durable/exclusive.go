@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +12,24 @@ import (
 
 // OneAtATime returns middleware that handles messages with the same key one at a time, in all
 // consumers of the queue that use it. key returns the key of a message, for example one of its
-// headers. Messages with the key "" are not restricted. A message whose key is taken is postponed,
-// first for about 0.1 s and at last for about 5 s: see [Postpone]. Messages with the same key are
-// therefore not handled in the order of their due times.
+// headers: at most 250 bytes without control characters. Messages with the key "" are not
+// restricted. Two middlewares of a chain must not return the same key.
 //
-// The lock of a key is a message of the queue with the id "lock:" and the key, which no handler
-// receives. It is due after ConsumerOptions.Visibility, rescheduled while the handler runs, and
-// cancelled when it returns. If the process crashes, the key is free after Visibility. If the lock
-// cannot be rescheduled in time, because the store is unreachable or [Queue.CancelAll] has removed
-// it, the context of the handler is cancelled with [ErrLeaseLost]. A handler that runs on after
-// that, or in a process that was suspended, may run beside the next one.
+// A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubled up
+// to 5 s. It does not keep its place: a later message with the key may be handled before it. It
+// uses a handler each time, and counts in Source.Rate.
 //
-// A lock costs three calls to the store for each delivery. If the store fails, the message is
-// declined: see [Decline].
+// The lock of a key is a message of the queue, whose id is "lock:" and the key. It is due after
+// ConsumerOptions.Visibility, rescheduled while the handler runs, and cancelled when it returns. No
+// handler receives it. If the process crashes, the lock expires when it is due (see
+// Message.ExpireAt). If the lock cannot be rescheduled in time, because the store is unreachable or
+// [Queue.CancelAll] has removed it, the context of the handler is cancelled with [ErrLeaseLost]. A
+// handler that continues after that, or after its process was suspended, may run beside the next
+// one.
+//
+// A delivery with a key makes three more calls to the store, and one per third of Visibility. If
+// the store fails, or the lock is lost and the handler returns an error, the failure is reported to
+// Options.OnError and the message is postponed, which counts no attempt.
 func OneAtATime(key func(d *Delivery) string) func(Handler) Handler {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, d *Delivery) error {
@@ -32,25 +38,20 @@ func OneAtATime(key func(d *Delivery) string) func(Handler) Handler {
 				return next(ctx, d)
 			}
 			l := &keyLock{q: d.from().q, id: "lock:" + k, lease: d.from().opts.Visibility}
-			if err := l.take(ctx); errors.Is(err, ErrDuplicate) {
-				return Postpone(exponential(100*time.Millisecond, 5*time.Second, d.Postponed+1))
-			} else if err != nil {
-				return Decline(err)
+			postpone := Postpone(exponential(100*time.Millisecond, 5*time.Second, d.Postponed+1))
+			if err := l.acquire(ctx); err != nil {
+				if !errors.Is(err, ErrDuplicate) {
+					l.q.reportFault(d.h.fault(err))
+				}
+				return postpone
 			}
 			ctx, cancel := context.WithCancelCause(ctx)
-			renewed := make(chan struct{})
-			go func() {
-				defer close(renewed)
-				l.renew(ctx, cancel)
-			}()
-			defer func() {
-				cancel(nil)
-				<-renewed
-				l.release()
-			}()
+			defer cancel(nil)
+			defer l.keep(context.WithoutCancel(ctx), cancel)()
 			err := next(ctx, d)
-			if err != nil && errors.Is(context.Cause(ctx), ErrLeaseLost) {
-				err = Decline(fmt.Errorf("durable: key %q: %w", k, err))
+			if err != nil && findOutcome(err) == nil && errors.Is(context.Cause(ctx), ErrLeaseLost) {
+				l.q.reportFault(d.h.fault(fmt.Errorf("the lock of the key %q: %w: %w", k, ErrLeaseLost, err)))
+				return postpone
 			}
 			return err
 		}
@@ -66,20 +67,43 @@ type keyLock struct {
 	enqueued driver.Instant // tells this lock from a later one of the key
 }
 
-// take stores the lock, or returns ErrDuplicate.
-func (l *keyLock) take(ctx context.Context) error {
+// acquire stores the lock, or returns ErrDuplicate.
+func (l *keyLock) acquire(ctx context.Context) error {
 	l.until = time.Now().Add(l.lease)
 	ctx, cancel := context.WithDeadline(ctx, l.until)
 	defer cancel()
-	if _, err := l.q.Enqueue(ctx, Message{ID: l.id, Delay: l.lease, ExpireAt: time.UnixMilli(1)}); err != nil {
+	// It has expired when it is due, so that no handler receives it.
+	_, err := l.q.Enqueue(ctx, Message{ID: l.id, Delay: l.lease, ExpireAt: time.UnixMilli(1)})
+	if errors.Is(err, ErrDead) { // after crashes while it expired
+		return cmp.Or(l.q.DeleteDead(ctx, l.id), ErrDuplicate)
+	}
+	if err != nil {
 		return err
 	}
 	r, err := l.q.Get(ctx, l.id)
 	l.enqueued = driver.InstantOf(r.Enqueued)
-	return err
+	return err // after an error the lock stays until it expires
 }
 
-// renew keeps the lock until ctx ends, or cancels it if the lock is lost.
+// keep renews the lock until the returned function is called, which releases it. If the lock is
+// lost, keep calls cancel.
+func (l *keyLock) keep(ctx context.Context, cancel context.CancelCauseFunc) (release func()) {
+	ctx, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.renew(ctx, cancel)
+	}()
+	return func() {
+		end()
+		<-ended
+		call, end := context.WithDeadline(l.q.ctx, l.until) // then it expires
+		defer end()
+		_, _ = l.q.change(call, driver.OpCancel, driver.Change{ID: l.id, Incarnation: l.enqueued})
+	}
+}
+
+// renew reschedules the lock until ctx ends, or calls cancel if the lock is lost.
 func (l *keyLock) renew(ctx context.Context, cancel context.CancelCauseFunc) {
 	for pause := l.lease / 3; time.Until(l.until) > l.lease/8; { // the rest is for the handler to end
 		if sleep(ctx, pause); ctx.Err() != nil {
@@ -90,7 +114,7 @@ func (l *keyLock) renew(ctx context.Context, cancel context.CancelCauseFunc) {
 		answer, err := l.q.change(call, driver.OpReschedule, driver.Change{ID: l.id, Delay: l.lease})
 		end()
 		switch {
-		case err != nil || !time.Now().Before(l.until): // it may have been a later lock
+		case err != nil || !time.Now().Before(l.until): // a late call may have rescheduled the next lock
 			pause = l.lease / 16
 		case answer.Status != driver.StatusDone:
 			cancel(ErrLeaseLost)
@@ -100,11 +124,4 @@ func (l *keyLock) renew(ctx context.Context, cancel context.CancelCauseFunc) {
 		}
 	}
 	cancel(ErrLeaseLost)
-}
-
-// release removes the lock unless it has expired.
-func (l *keyLock) release() {
-	ctx, cancel := context.WithDeadline(l.q.ctx, l.until)
-	defer cancel()
-	_, _ = l.q.change(ctx, driver.OpCancel, driver.Change{ID: l.id, Incarnation: l.enqueued}) // else it expires
 }

@@ -28,7 +28,7 @@ type customers struct {
 	most, handled int
 }
 
-// handler returns a handler that takes the time that duration returns, also after its context has
+// handler returns a handler that takes the time that duration returns, even after its context has
 // ended.
 func (c *customers) handler(duration func() time.Duration) durable.Handler {
 	return func(_ context.Context, d *durable.Delivery) error {
@@ -172,10 +172,32 @@ func TestLockThatIsNotRenewedIsLost(t *testing.T) {
 	}
 }
 
+// A handler that does not return after its timeout keeps its key.
+func TestHandlerKeepsItsKeyAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
+		var c customers
+		handler := durable.Chain(c.handler(func() time.Duration { return 30 * time.Second }), durable.OneAtATime(customer))
+		stop := consume(t, q, handler, durable.ConsumerOptions{Visibility: 2 * time.Second, HandlerTimeout: time.Second})
+		enqueueFor(t, q, "1", "a")
+		enqueueFor(t, q, "2", "a")
+		time.Sleep(5 * time.Minute)
+		handled, most := c.state()
+		assert.Greater(t, handled, 5, "the messages are redelivered")
+		assert.Equal(t, 1, most)
+		stop()
+		time.Sleep(time.Minute) // until the last handler has returned
+	})
+}
+
 // The handler of a key whose lock was cancelled is interrupted, and its message is not lost.
 func TestHandlerEndsWhenItsLockIsCancelled(t *testing.T) {
 	t.Parallel()
-	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+	var errs atomic.Int64
+	bubble(t, durable.Options{OnError: func(err error) {
+		assert.ErrorIs(t, err, durable.ErrLeaseLost)
+		errs.Add(1)
+	}}, func(t *testing.T, q *durable.Queue) {
 		var n atomic.Int64
 		defer consume(t, q, durable.Chain(func(ctx context.Context, d *durable.Delivery) error {
 			if n.Add(1) > 1 {
@@ -195,5 +217,6 @@ func TestHandlerEndsWhenItsLockIsCancelled(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, s.Acked)
 		assert.Zero(t, s.Retried)
+		assert.EqualValues(t, 1, errs.Load())
 	})
 }

@@ -60,7 +60,7 @@ func (c *consumer) own(members []driver.Member) (changed bool) {
 			}
 		}
 	}
-	c.share(members)
+	c.updateShare(members)
 	owners := assign(members, len(c.dispatcher.parts))
 	owned, changed := c.dispatcher.setMembers(func(p int) bool { return owners[p] == c.name }, freeOthers, freeElsewhere)
 	if changed && c.q.options.OnEvent != nil {
@@ -69,10 +69,10 @@ func (c *consumer) own(members []driver.Member) (changed bool) {
 	return changed
 }
 
-// share sets the consumer's share of the limits of its source. It has as many units of
+// updateShare sets the consumer's share of the limits of its source. It has as many units of
 // Source.MaxRunning as it would own partitions, and the same part of Source.Rate. A share does not
 // become smaller when another member leaves.
-func (c *consumer) share(members []driver.Member) {
+func (c *consumer) updateShare(members []driver.Member) {
 	b := &c.dispatcher.admission.budget
 	if len(members) == 0 || b.source.MaxRunning == 0 && b.source.Rate == 0 {
 		return
@@ -86,12 +86,12 @@ func (c *consumer) share(members []driver.Member) {
 	if b.joined.IsZero() {
 		b.joined = time.Now()
 	}
-	if units < all && time.Since(b.joined) < c.opts.Membership/2 { // others may not know of it
+	if units < all && time.Since(b.joined) < c.opts.Membership/2 { // the others have not read the list since then
 		units = 0
 	}
 	c.dispatcher.mu.Lock()
 	defer c.dispatcher.mu.Unlock()
-	b.share(units, all)
+	b.setShare(units, all)
 	c.dispatcher.match()
 }
 

@@ -154,11 +154,11 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 	return nil
 }
 
-// ConsumerOptions configures [Queue.Consume] and [Queue.Receiver]. A zero field selects its
-// default. Both methods return [ErrInvalid] for a negative value.
+// ConsumerOptions configures [Consume], [Queue.Consume] and [Queue.Receiver]. A zero field selects
+// its default. They return [ErrInvalid] for a negative value.
 type ConsumerOptions struct {
-	// Concurrency is the maximum number of handlers that run concurrently. Defaults to 64, at most
-	// 1,048,576.
+	// Concurrency is the maximum number of handlers that run concurrently, of [Consume] for all
+	// sources together. Defaults to 64, at most 1,048,576.
 	Concurrency int
 
 	// HandlerTimeout is the time after which a handler's context ends. If the handler has not
@@ -206,8 +206,8 @@ type ConsumerOptions struct {
 	Horizon time.Duration
 
 	// Prefetch is the maximum number of messages that are claimed ahead and not begun. The
-	// consumer's partitions share it, and each may always have at least one. Defaults to 16,384, at
-	// most 16,777,216.
+	// consumer's partitions share it, and each may always have at least one. With Source.Rate it is
+	// at most the deliveries of a second, or Concurrency. Defaults to 16,384, at most 16,777,216.
 	Prefetch int
 
 	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same

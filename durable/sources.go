@@ -13,16 +13,18 @@ type Source struct {
 	Queue   *Queue
 	Handler Handler
 
-	// Weight is the share of the handlers that the queue gets while messages of several queues
-	// wait, in proportion to the weights of the other queues. Defaults to 1, at most 1000.
+	// Weight is the relative share of the common handlers while messages of several queues wait: a
+	// queue with Weight 3 has three times as many as one with Weight 1. Defaults to 1, at most
+	// 1,000.
 	Weight int
 
 	// MaxRunning is the maximum number of handlers that run at a time for the queue, in all its
-	// consumers in all processes: see [Consume]. 0 means no limit, at most 10,000.
+	// consumers in all processes: see [Consume]. 0 means no limit. At most 10,000.
 	MaxRunning int
 
-	// Rate is the maximum number of deliveries of the queue per second, by all its consumers in all
-	// processes: see [Consume]. 0 means no limit.
+	// Rate is the maximum number of deliveries per second of the queue, in all its consumers in all
+	// processes: see [Consume]. Retries and postponed messages count too. It may be less than 1.
+	// 0 means no limit.
 	Rate float64
 }
 
@@ -30,32 +32,38 @@ type Source struct {
 // ConsumerOptions.Concurrency handlers run at a time. One of them is kept for each queue that has
 // none, so a queue whose handlers hang delays no other. Any queue may use the remaining ones. While
 // messages of several queues wait, the queue that has the fewest handlers for its weight gets the
-// next free one. The other options apply to each queue. If one source ends, for example because its
-// queue is closed, Consume ends the others and returns the error of the first.
+// next free one. The other options apply to each queue, and each has Concurrency goroutines. If one
+// source ends, for example because its queue is closed, Consume ends the others and returns the
+// error of the first.
 //
 // The limits of a source apply to all consumers of its queue together. All of them must set the
-// same limits and the same ConsumerOptions.Membership. A message that waits for a limit has not
-// begun. It can be cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with
-// a limit of its own needs a queue of its own, because its waiting messages would delay those that
-// are due later.
+// same limits and the same ConsumerOptions.Membership: [Queue.Consume] and receivers have no limits
+// and reduce the shares of the others. A message that waits for a limit has not begun. It can be
+// cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of its
+// own needs a queue of its own, because its waiting messages would delay those that are due later.
 //
 // Each consumer uses a share of a limit, according to its Concurrency and that of the others, as
-// their last heartbeats tell. A new consumer waits for Membership until it uses its share, unless
-// it is alone. The share of a consumer that has crashed is unused until its Membership is over.
+// their last heartbeats tell. A share of MaxRunning may be 0: one of five equal consumers runs
+// nothing if MaxRunning is 4. A share that a consumer does not use is not lent to others. A new
+// consumer waits for about two thirds of Membership until it uses its share, unless it is alone.
+// The share of a consumer that has crashed is unused until its Membership is over. A tool (see
+// ConsumerOptions.Tool) has a share only if all consumers are tools.
+//
 // These cases exceed a limit, or Concurrency if there are several sources:
 //
-//   - When the share of a consumer becomes smaller, because others have joined, or when it ends,
-//     its running handlers continue beside those of the others.
-//   - Deliveries that the rate would have allowed in the last 100 ms may be made together, and each
-//     consumer may make one more.
-//   - If the answer to a claim was lost, its messages run in addition. The same applies to a claim
-//     that is answered after more than 0.1 s, except for MaxRunning.
+//   - If others have joined, or the consumer ends, its running handlers continue beside those of
+//     the others. After a suspension a process uses its old share until its next heartbeat.
+//   - A consumer makes up for deliveries that its share of Rate would have allowed in the last
+//     0.1 s. In any time T it delivers at most T × its share and max(1, 0.1 s × its share) more.
+//   - If the answer to a claim was lost, its messages run in addition. The same applies to calls
+//     that are answered after more than 0.1 s, except for MaxRunning.
 //   - A handler that has not returned after its HandlerTimeout does not count.
 //
 // A call that the store does not answer may hold a share of MaxRunning until the call fails.
 //
 // Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
-// is no source, or if there are more than ConsumerOptions.Concurrency.
+// is no source, or if there are more than ConsumerOptions.Concurrency. Errors that end a source are
+// those of [Queue.Consume], and name the queue if there are several.
 func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	if err == nil {
@@ -79,7 +87,13 @@ func Consume(ctx context.Context, sources []Source, options ConsumerOptions) err
 	errs := make(chan error, len(sources))
 	for _, b := range budgets {
 		all.Go(func() {
-			if err := consume(ctx, func(err error) { cancel(&sourceEnd{err}) }, opts, b); err != nil {
+			end := func(err error) {
+				if len(sources) > 1 {
+					err = fmt.Errorf("queue %q: %w", b.source.Queue.Name(), err)
+				}
+				cancel(&sourceEnd{err})
+			}
+			if err := consume(ctx, end, opts, b); err != nil {
 				errs <- err
 			}
 		})

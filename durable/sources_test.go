@@ -170,7 +170,7 @@ func testHangingSource(t *testing.T, weight int) {
 	})
 }
 
-// Any number of consumers keep the limits of a queue, also while others join and leave.
+// Any number of consumers keep the limits of a queue, even while others join and leave.
 func TestLimitsHoldForAllConsumers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -223,7 +223,7 @@ func TestLimitsHoldForAllConsumers(t *testing.T) {
 				if c.rate > 0 {
 					for i := range g.times { // in any second
 						end, _ := slices.BinarySearchFunc(g.times, g.times[i].Add(time.Second), time.Time.Compare)
-						require.LessOrEqual(t, float64(end-i), 1+c.rate*1.1+2*float64(c.consumers), "deliveries from %d on", i)
+						require.LessOrEqual(t, float64(end-i), c.rate+max(0.1*c.rate, float64(c.consumers))+float64(c.consumers), "deliveries from %d on", i)
 					}
 				}
 			})
@@ -265,7 +265,7 @@ func TestMessagesThatWaitForLimitStay(t *testing.T) {
 		calls.mu.Lock()
 		defer calls.mu.Unlock()
 		t.Logf("%d deliveries, %d releases", g.delivered(), calls.released)
-		assert.Less(t, calls.released, 120)
+		assert.Less(t, calls.released, 10)
 	})
 }
 
