@@ -12,8 +12,9 @@ import (
 
 // OneAtATime returns middleware that handles messages with the same key one at a time, in all
 // consumers of the queue that use it. key returns the key of a message, for example one of its
-// headers: at most 250 bytes without control characters. Messages with the key "" are not
-// restricted. Two middlewares of a chain must not return the same key.
+// headers: at most 250 bytes without control characters, otherwise the message becomes a dead
+// letter. Messages with the key "" are not restricted. Two middlewares of a chain must not return
+// the same key.
 //
 // A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubled up
 // to 5 s. It does not keep its place: a later message with the key may be handled before it. It
@@ -39,10 +40,13 @@ func OneAtATime(key func(d *Delivery) string) func(Handler) Handler {
 			}
 			l := &keyLock{q: d.from().q, id: "lock:" + k, lease: d.from().opts.Visibility}
 			postpone := Postpone(exponential(100*time.Millisecond, 5*time.Second, d.Postponed+1))
-			if err := l.acquire(ctx); err != nil {
-				if !errors.Is(err, ErrDuplicate) {
-					l.q.reportFault(d.h.fault(err))
-				}
+			switch err := l.acquire(ctx); {
+			case errors.Is(err, ErrInvalid): // the key
+				return Reject(err)
+			case errors.Is(err, ErrDuplicate):
+				return postpone
+			case err != nil:
+				l.q.reportFault(d.h.fault(err))
 				return postpone
 			}
 			ctx, cancel := context.WithCancelCause(ctx)

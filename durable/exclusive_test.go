@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,23 @@ func TestLockThatIsNotRenewedIsLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestMessageWithInvalidKeyBecomesDeadLetter(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		handler := func(context.Context, *durable.Delivery) error { t.Error("handled"); return nil }
+		defer consume(t, q, durable.Chain(handler, durable.OneAtATime(customer)), durable.ConsumerOptions{})()
+		enqueueFor(t, q, "1", strings.Repeat("a", 252))
+		enqueueFor(t, q, "2", "a\nb")
+		time.Sleep(time.Second)
+		for id, reason := range map[string]string{"1": "257 bytes; it must have 1 to 255", "2": "control character"} {
+			r, err := q.Get(t.Context(), id)
+			require.NoError(t, err)
+			assert.Equal(t, durable.StateDead, r.State)
+			assert.Contains(t, r.Reason, reason)
+		}
+	})
 }
 
 // A handler that does not return after its timeout keeps its key.
