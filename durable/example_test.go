@@ -895,11 +895,15 @@ func ExampleQueue_Consumers() {
 
 	err := q.Consume(ctx, func(ctx context.Context, _ *durable.Delivery) error {
 		defer stop()
-		consumers, err := q.Consumers(ctx)
-		for _, c := range consumers {
-			fmt.Println("this process:", c.PID == os.Getpid())
+		var consumers []durable.Consumer
+		for len(consumers) == 0 { // until the first heartbeat
+			var err error
+			if consumers, err = q.Consumers(ctx); err != nil {
+				return err
+			}
 		}
-		return err
+		fmt.Println("this process:", consumers[0].PID == os.Getpid())
+		return nil
 	}, durable.ConsumerOptions{})
 	fmt.Println("ended:", err)
 	// Output:
