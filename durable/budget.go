@@ -102,9 +102,9 @@ func (b *budget) delivered(now time.Time) {
 
 // pool is the handlers that the sources of one call to [Consume] share. The free ones are those
 // that no source uses or has reserved; their number is negative while messages of slow partitions
-// run. One is kept for each source that has none. The others go to the starved source that has the
-// fewest for its weight. A starved source asks again when one of its messages begins or ends, and
-// every checkPeriod. The dispatchers' mutexes come before mu.
+// run. Every source keeps one. The others go to the starved source that has the fewest for its
+// weight. A starved source asks again when one of its messages begins or ends, and every
+// checkPeriod. The dispatchers' mutexes come before mu.
 type pool struct {
 	mu      sync.Mutex
 	free    int

@@ -22,7 +22,7 @@ import (
 // customer returns the customer in a message's headers.
 func customer(d *durable.Delivery) string { return d.Headers["customer"] }
 
-// customers counts the handlers that run for each customer.
+// customers counts the running handlers by customer.
 type customers struct {
 	mu            sync.Mutex
 	running       map[string]int

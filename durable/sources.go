@@ -29,12 +29,12 @@ type Source struct {
 }
 
 // Consume is [Queue.Consume] for several queues that share their handlers: at most
-// ConsumerOptions.Concurrency handlers run at a time. One of them is kept for each queue that has
-// none, so a queue whose handlers hang delays no other. Any queue may use the remaining ones. While
-// messages of several queues wait, the queue that has the fewest handlers for its weight gets the
-// next free one. The other options apply to each queue, and each has Concurrency goroutines. If one
-// source ends, for example because its queue is closed, Consume ends the others and returns the
-// error of the first.
+// ConsumerOptions.Concurrency handlers run at a time. Every queue can use at least one of them, so
+// a queue whose handlers hang delays no other. Any queue may use the remaining ones. While messages
+// of several queues wait, the queue that has the fewest handlers for its weight gets the next free
+// one. The other options apply to each queue, and each has Concurrency goroutines. If one source
+// ends, for example because its queue is closed, Consume ends the others and returns the error of
+// the first.
 //
 // The limits of a source apply to all consumers of its queue together. All of them must set the
 // same limits and the same ConsumerOptions.Membership: [Queue.Consume] and receivers have no limits
