@@ -82,7 +82,7 @@ func TestOneAtATime(t *testing.T) {
 		took := waitUntil(t, func() bool { handled, _ := c.state(); return handled == 200 })
 		_, most := c.state()
 		assert.Equal(t, 1, most)
-		assert.Less(t, took, 4*time.Minute, "40 for each customer, 1.5 s each, and up to 5 s between two")
+		assert.Less(t, took, 4*time.Minute, "40 per customer, 1.5 s each, and up to 5 s between two")
 		time.Sleep(5 * time.Second)
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)

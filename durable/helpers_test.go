@@ -94,9 +94,15 @@ func (ds *deliveries) ids() (ids []string) {
 // consume runs a consumer until the returned function is called.
 func consume(t *testing.T, q *durable.Queue, handler durable.Handler, options durable.ConsumerOptions) (stop func()) {
 	t.Helper()
+	return background(t, func(ctx context.Context) error { return q.Consume(ctx, handler, options) })
+}
+
+// background runs consume until the returned function is called.
+func background(t *testing.T, consume func(context.Context) error) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- q.Consume(ctx, handler, options) }()
+	go func() { done <- consume(ctx) }()
 	return func() {
 		t.Helper()
 		cancel()

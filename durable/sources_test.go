@@ -41,14 +41,7 @@ func queues(t *testing.T, n int, body func(t *testing.T, qs []*durable.Queue)) {
 // consumeSources runs a consumer of several queues until the returned function is called.
 func consumeSources(t *testing.T, sources []durable.Source, options durable.ConsumerOptions) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- durable.Consume(ctx, sources, options) }()
-	return func() {
-		t.Helper()
-		cancel()
-		assert.NoError(t, <-done)
-	}
+	return background(t, func(ctx context.Context) error { return durable.Consume(ctx, sources, options) })
 }
 
 // gauge counts handlers that run, and when messages were delivered.

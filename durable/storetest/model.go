@@ -486,7 +486,7 @@ func (m *model) stepApply() {
 }
 
 // makeChanges makes a transition, in the model too. The statuses must be those that the model
-// expects. The result has true for each message that has changed.
+// expects. The result reports which messages have changed.
 func (m *model) makeChanges(b driver.Batch, before time.Time) []bool {
 	m.t.Helper()
 	outcomes := m.batch(b)
