@@ -15,7 +15,7 @@ import (
 )
 
 var applyTests = []test{
-	{"Apply/EveryTransition", transitionTable},
+	{"Apply/EveryTransition", func(_ *testing.T, q *queue) { checkTransitions(q, false) }},
 	{"Apply/MixedResults", applyMixed},
 	{"Apply/Batch", applyBatch},
 	{"Apply/Unknown", applyUnknown},
@@ -35,12 +35,10 @@ var applyTests = []test{
 
 // applyUnknown requests transitions that do not exist. They change nothing.
 func applyUnknown(t *testing.T, q *queue) {
-	q.put(item("dead", 0))
-	c := changesOf(q.claim(1))
-	q.apply(driver.OpBegin, c...)
-	q.apply(driver.OpBury, c...)
+	c := q.deliver("dead")
+	q.done(driver.OpBury, c)
 	for _, op := range []driver.Op{0, driver.OpRepeat + 1, 255} {
-		_, err := q.Apply(t.Context(), driver.Batch{Op: op, Changes: c})
+		_, err := q.Apply(t.Context(), driver.Batch{Op: op, Changes: []driver.Change{c}})
 		require.ErrorIs(t, err, driver.ErrInvalid)
 		assert.ErrorContains(t, err, op.String())
 	}

@@ -46,7 +46,8 @@ func deadLimitsOfCrashes(t *testing.T, q *queue) {
 	} {
 		q := q.in(fmt.Sprint(kept), limit)
 		q.put(items("m", 10)...)
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
+		claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: q.short()})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(claimed.Records)})
 		q.pass()
 		q.expire(1)
 		counts := has(q, 0, 0, kept)

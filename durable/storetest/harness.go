@@ -156,12 +156,6 @@ func (q *queue) take(n int) []driver.Record {
 	return records
 }
 
-// claimShort leases up to n messages that are due soon, for a short time.
-func (q *queue) claimShort(n int) []driver.Record {
-	q.t.Helper()
-	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: q.short()}).Records
-}
-
 // claimWith makes a claim. If MaxBytes is 0, the size of bodies is not limited.
 func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	q.t.Helper()
@@ -233,10 +227,9 @@ func (q *queue) begin(records ...driver.Record) {
 func (q *queue) deliver(id string) driver.Change {
 	q.t.Helper()
 	q.put(item(id, 0))
-	records := q.take(1)
-	require.Equal(q.t, id, records[0].ID)
-	q.begin(records...)
-	return changesOf(records)[0]
+	c := q.beginNext()
+	require.Equal(q.t, id, c.ID)
+	return c
 }
 
 // beginNext begins a message, which must be the only one that is due.

@@ -102,7 +102,7 @@ func leaseCrashes(t *testing.T, q *queue) {
 // leaseNotNoticed uses leases that have expired and that no claim has ended. They are still valid.
 func leaseNotNoticed(t *testing.T, q *queue) {
 	q.put(items("m", 6)...)
-	changes := changesOf(q.claimShort(6))
+	changes := changesOf(q.claimWith(driver.Claim{Horizon: soon, Max: 6, Visibility: q.short()}).Records)
 	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes[:4]})
 	q.pass()
 	assert.Equal(t, int64(6), q.count().InFlight)

@@ -16,7 +16,7 @@ import (
 
 var pauseTests = []test{
 	{"Pause/Claim", pauseClaim},
-	{"Pause/EveryTransition", pauseTransitions},
+	{"Pause/EveryTransition", func(_ *testing.T, q *queue) { checkTransitions(q, true) }},
 	{"Pause/LostAnswer", only(remote, pauseLostAnswer)},
 	{"Pause/Race", pauseRace},
 	{"Pause/Late", only(remote, pauseLate)},
@@ -36,7 +36,7 @@ func pauseClaim(t *testing.T, q *queue) {
 	early := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: far})
 	assert.False(t, early.Paused)
 	q.put(item("a", 0), item("b", 0), item("later", soon/2))
-	q.claimShort(1)
+	q.claimWith(driver.Claim{Horizon: soon, Max: 1, Visibility: q.short()})
 	q.pass()
 	for range 2 { // a repetition changes nothing
 		q.pause(true)

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,14 +98,9 @@ func tokenOf(m *model, kind, id string) uint64 {
 	return map[string]uint64{rightToken: right, staleToken: stale, wrongToken: right + 1_000_000}[kind]
 }
 
-// transitionTable makes every transition from every state with every kind of token, and compares
-// the messages and the counts with the model. Each transition is also made from the state to
-// which it has led, without a driver.Call, like a repetition.
-func transitionTable(_ *testing.T, q *queue) { checkTransitions(q, false) }
-
-// pauseTransitions makes the same transitions while the partition is paused.
-func pauseTransitions(_ *testing.T, q *queue) { checkTransitions(q, true) }
-
+// checkTransitions makes every transition from every state with every kind of token, and compares
+// the messages and the counts with the model. Each transition is also made from the state to which
+// it has led, without a driver.Call, like a repetition.
 func checkTransitions(q *queue, paused bool) {
 	var all []driver.PutItem
 	for op := driver.OpBegin; op <= driver.OpRepeat; op++ {
