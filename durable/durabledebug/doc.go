@@ -6,7 +6,7 @@
 //	http.Handle("/debug/queues/", queues)
 //
 // The page is embedded and loads nothing from other hosts. It shows pending messages by due time,
-// messages in flight, dead letters, rates over time, lateness, consumers and partitions.
+// recurring messages, dead letters, rates over time, lateness, consumers and partitions.
 //
 // # JSON
 //
@@ -23,7 +23,10 @@
 //   - lateness of this process, in the form of [wheeldebug.Lateness];
 //   - consumers of all processes, in the form of [durable.Consumer];
 //   - partitions by number, with pending, due, overdue_ns, in_flight and dead;
-//   - dead_letters: at most 100, one partition after another, the oldest first.
+//   - dead_letters: at most 100, one partition after another, the oldest first;
+//   - recurring: at most 100 of the recurring_found recurring messages, first those without due,
+//     which crashes have stopped, then by due time. They are among the searched messages, which
+//     are all in the queue if searched_all.
 //
 // Durations are in nanoseconds and their names end in ns, times are RFC 3339, and all other numbers
 // are counts. The parts are read one after another, so they are not an atomic snapshot. They are
@@ -32,17 +35,18 @@
 //
 // # Exposure
 //
-// The page shows the ids of dead letters, their reasons, which are the errors of handlers, and the
-// host names of consumers. It shows the headers of dead letters only if [Handler.Headers] is set,
-// and never the bodies of messages. It changes nothing unless [Handler.Actions] is set. In that
-// case visitors may replay and delete dead letters and pause queues. The handler has no
+// The page shows the ids of dead letters and recurring messages, their reasons, which are the
+// errors of handlers, and the host names of consumers. It shows headers only if [Handler.Headers]
+// is set, and never the bodies of messages. It changes nothing unless [Handler.Actions] is set. In
+// that case visitors may replay and delete dead letters and pause queues. The handler has no
 // authentication: serve it on a private address, or behind the authentication of your other debug
 // pages.
 //
 // # Cost
 //
 // Without requests the handler has no goroutine and no timer. Requests query a queue at most twice
-// a second and share the answer. A query makes two calls to the store per partition and two more,
-// and up to one more per partition if the dead letters have changed. A hidden page sends no
+// a second and share the answer. A query makes two calls to the store per partition and two more.
+// At most a hundredth of the time, queries also read messages: the first dead letters and, for up
+// to a fifth of [Handler.Timeout], all messages in search of recurring ones. A hidden page sends no
 // requests.
 package durabledebug

@@ -1,7 +1,9 @@
 package durabledebug
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -44,23 +46,26 @@ type partition struct {
 	Dead      int64 `json:"dead"`
 }
 
-// deadLetter is a message that is no longer delivered.
-type deadLetter struct {
+// message is a dead letter or a recurring message.
+type message struct {
 	ID          string            `json:"id"`
 	Reason      string            `json:"reason"` // the last error
 	Attempts    int               `json:"attempts"`
 	MaxAttempts int               `json:"max_attempts"`
 	Crashes     int               `json:"crashes"`
 	Enqueued    time.Time         `json:"enqueued"`
-	Died        time.Time         `json:"died"`
+	Died        time.Time         `json:"died,omitzero"`      // of a dead letter
+	Repeat      string            `json:"repeat,omitempty"`   // of a recurring message, like the next two
+	Due         time.Time         `json:"due,omitzero"`       // of the next run, or of the present one; none: crashes have stopped the series
+	Running     bool              `json:"running,omitempty"`  // it has begun
 	ExpireAt    time.Time         `json:"expire_at,omitzero"` // at most in the year 9999
 	Bytes       int               `json:"bytes"`              // size of the body
 	Headers     map[string]string `json:"headers,omitempty"`  // if [Handler.Headers] is set
 	Error       string            `json:"error,omitempty"`    // why the content cannot be read
 }
 
-// maxDeadLetters is the maximum number of dead letters in a document.
-const maxDeadLetters = 100
+// maxListed is the maximum number of messages in a list of a document.
+const maxListed = 100
 
 // bounds are the upper bounds of the bands.
 var bounds = []time.Duration{
@@ -70,19 +75,25 @@ var bounds = []time.Duration{
 
 const day = 24 * time.Hour
 
-// readQueue reads all data of a queue except its dead letters, of which it returns the counts.
-func readQueue(ctx context.Context, name string, q *durable.Queue) (map[string]any, deadCounts, error) {
+// readQueue reads all data of a queue. The searches for messages end after most.
+func readQueue(ctx context.Context, name string, q *durable.Queue, l *lists, headers bool, most time.Duration) (map[string]any, error) {
 	st, err := q.Stats(ctx)
 	if err != nil {
-		return nil, deadCounts{}, err
+		return nil, err
 	}
 	due, err := q.CountDue(ctx, bounds...)
 	if err != nil {
-		return nil, deadCounts{}, err
+		return nil, err
 	}
 	consumers, err := q.Consumers(ctx)
 	if err != nil {
-		return nil, deadCounts{}, err
+		return nil, err
+	}
+	if err := cmp.Or(
+		l.dead.search(ctx, q, headers, most, st.Dead, durable.StateDead),
+		l.recurring.search(ctx, q, headers, most, st.InFlight+st.Scheduled, durable.StateLeased, durable.StateScheduled),
+	); err != nil {
+		return nil, err
 	}
 	bands, last := make([]band, len(bounds)), band{}
 	for i, to := range bounds {
@@ -103,33 +114,70 @@ func readQueue(ctx context.Context, name string, q *durable.Queue) (map[string]a
 			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,
 		},
 		"bands": bands, "lateness": webpage.LatenessOf(&st.Lateness.Histogram).(wheeldebug.Lateness),
-		"consumers": consumers, "partitions": partitions,
-	}, deadCounts{st.Dead, st.DeadBytes, st.Buried, st.Trimmed}, nil
+		"consumers": consumers, "partitions": partitions, "dead_letters": l.dead.messages, "recurring": l.recurring.messages,
+		"recurring_found": l.recurring.found, "searched": l.recurring.searched, "searched_all": l.recurring.all,
+	}, nil
 }
 
-// readDeadLetters reads the first dead letters.
-func readDeadLetters(ctx context.Context, q *durable.Queue, headers bool) ([]deadLetter, error) {
-	found := []deadLetter{}
-	for r, err := range q.List(ctx, durable.StateDead) {
-		if err != nil {
-			return nil, err
-		}
-		d := deadLetter{
-			ID: r.ID, Reason: r.Reason, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Crashes: r.Crashes,
-			Enqueued: r.Enqueued, Died: r.Died, ExpireAt: r.ExpireAt, Bytes: len(r.Body),
-		}
-		if last := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC); r.ExpireAt.After(last) {
-			d.ExpireAt = last // JSON has no later year
-		}
-		if headers {
-			d.Headers = r.Headers
-		}
-		if r.Err != nil {
-			d.Error = r.Err.Error()
-		}
-		if found = append(found, d); len(found) == maxDeadLetters {
-			break
+// list is the result of a search for messages.
+type list struct {
+	messages []message // the first maxListed
+	found    int       // number of messages found
+	searched int       // number of messages read
+	all      bool      // all messages were read
+	until    time.Time // when the next search may begin
+}
+
+// search reads the n messages in the given states, for at most the given time, unless the last
+// search is recent. It finds the first dead letters, or recurring messages: the stopped ones first,
+// then by due time.
+func (l *list) search(ctx context.Context, q *durable.Queue, headers bool, most time.Duration, n int64, states ...durable.State) error {
+	began, next := time.Now(), list{messages: []message{}, all: true}
+	if n == 0 {
+		states = nil
+	} else if began.Before(l.until) {
+		return nil
+	}
+	for _, state := range states {
+		for r, err := range q.List(ctx, state) {
+			if err != nil {
+				return err
+			}
+			if next.all = time.Since(began) < most; !next.all || state == durable.StateDead && next.found == maxListed {
+				break
+			}
+			next.searched++
+			if state != durable.StateDead && r.Repeat == "" {
+				continue
+			}
+			m := newMessage(&r, headers)
+			at, _ := slices.BinarySearchFunc(next.messages, m, func(a, m message) int { return cmp.Or(a.Due.Compare(m.Due), -1) })
+			next.messages = slices.Insert(next.messages, at, m)
+			next.messages = next.messages[:min(len(next.messages), maxListed)]
+			next.found++
 		}
 	}
-	return found, nil
+	next.until = time.Now().Add(searchFactor * time.Since(began))
+	*l = next
+	return nil
+}
+
+func newMessage(r *durable.Record, headers bool) message {
+	m := message{
+		ID: r.ID, Reason: r.Reason, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Enqueued: r.Enqueued,
+		Died: r.Died, Repeat: r.Repeat, Running: r.State == durable.StateFiring, ExpireAt: r.ExpireAt, Bytes: len(r.Body),
+	}
+	if r.State != durable.StateDead && r.Due.Year() <= 9999 {
+		m.Due = r.Due
+	}
+	if r.ExpireAt.Year() > 9999 {
+		m.ExpireAt = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC) // JSON has no later year
+	}
+	if headers {
+		m.Headers = r.Headers
+	}
+	if r.Err != nil {
+		m.Error = r.Err.Error()
+	}
+	return m
 }

@@ -34,12 +34,13 @@ type Handler struct {
 	// Actions lets visitors replay and delete dead letters, and pause and resume queues. Defaults
 	// to false: such requests return status 403, and the page has no buttons. An action is a POST
 	// with a form: action is replay, delete, pause or resume, and queue is the name. To replay or
-	// delete, one more field selects dead letters: id, reason (a part of it), or all=true. Any
-	// other form returns 400 and changes nothing. The answer has the fields done and error.
-	// Cross-site requests return 403.
+	// delete, one more field selects dead letters: id, reason (a part of it), or all=true. The id
+	// may also be that of a recurring message to replay: see [durable.Queue.Replay]. Any other form
+	// returns 400 and changes nothing. The answer has the fields done and error. Cross-site
+	// requests return 403.
 	Actions bool
 
-	// Headers shows the headers of dead letters. Defaults to false.
+	// Headers shows the headers of dead letters and recurring messages. Defaults to false.
 	Headers bool
 
 	// Timeout is how long a request waits for the store of a queue. After that a GET returns status
@@ -58,7 +59,7 @@ func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
 		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))
 	}
-	if err := h.queues.Add(name, &watchedQueue{name: name, q: q}); err != nil {
+	if err := h.queues.Add(name, &watchedQueue{name: name, q: q, lists: new(lists)}); err != nil {
 		return fmt.Errorf("durabledebug: %w queue name: %w", durable.ErrInvalid, err)
 	}
 	return nil

@@ -30,6 +30,7 @@ type store struct {
 	durable.Store
 	before func(ctx context.Context) error // called before each read
 	lists  atomic.Int32
+	slow   atomic.Int64 // duration of List; negative: List fails
 }
 
 func (s *store) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
@@ -51,6 +52,10 @@ func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, erro
 
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	b.s.lists.Add(1)
+	if b.s.slow.Load() < 0 {
+		return nil, "", errors.New("<the list>")
+	}
+	time.Sleep(time.Duration(b.s.slow.Load()))
 	return b.Backend.List(ctx, partition, state, cursor, limit)
 }
 
@@ -131,7 +136,11 @@ type decodedQueue struct {
 	Lateness    wheeldebug.Lateness `json:"lateness"`
 	Consumers   []durable.Consumer  `json:"consumers"`
 	Partitions  []partition         `json:"partitions"`
-	DeadLetters []deadLetter        `json:"dead_letters"`
+	DeadLetters []message           `json:"dead_letters"`
+	Recurring   []message           `json:"recurring"`
+	Found       int                 `json:"recurring_found"`
+	Searched    int                 `json:"searched"`
+	SearchedAll bool                `json:"searched_all"`
 }
 
 func document(t *testing.T, h http.Handler, target string, status int) decodedDocument {
@@ -181,7 +190,7 @@ func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	l := got.DeadLetters[0]
 	assert.WithinDuration(t, time.Now(), l.Died, time.Minute)
 	l.Died, l.Enqueued, l.ExpireAt = time.Time{}, time.Time{}, l.ExpireAt.UTC()
-	assert.Equal(t, deadLetter{ID: "dead", ExpireAt: expire, Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
+	assert.Equal(t, message{ID: "dead", ExpireAt: expire, Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
 
 	h = handler(t, &Handler{}, "orders", q)
 	body := request(h, http.MethodGet, "/", "", "Accept", "application/json").Body.String()
@@ -354,8 +363,8 @@ func TestActionsOfOtherSitesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 }
 
-// A queue is read at most twice a second, regardless of the number of viewers, and dead letters are
-// read only if they have changed.
+// A queue is read at most twice a second, regardless of the number of viewers, and the searches for
+// messages take at most a hundredth of the time.
 func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,9 +372,12 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 		q, s := openQueue(t, func(context.Context) error { looks.Add(1); return nil })
 		defer q.Close()
 		bury(t, q, durable.Message{ID: "a"}, "x")
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "r", Repeat: "@every 10s"})
+		require.NoError(t, err)
 		h := handler(t, &Handler{}, "orders", q)
 		looks.Store(0)
 		s.lists.Store(0)
+		s.slow.Store(int64(10 * time.Millisecond))
 		var viewers sync.WaitGroup
 		for range 100 {
 			viewers.Go(func() {
@@ -377,10 +389,12 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 		}
 		viewers.Wait()
 		assert.InDelta(t, 8*2, looks.Load(), 2, "four seconds, two partitions")
-		assert.LessOrEqual(t, s.lists.Load(), int32(2))
+		assert.EqualValues(t, 2*2+4, s.lists.Load(), "two pages every two seconds, and four every four")
 		bury(t, q, durable.Message{ID: "b"}, "x")
-		time.Sleep(minSnapshotAge)
-		assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Queue.DeadLetters, 2)
+		time.Sleep(4 * time.Second)
+		d := document(t, h, "/?format=json", http.StatusOK).Queue
+		assert.Len(t, d.DeadLetters, 2)
+		assert.Len(t, d.Recurring, 1)
 	})
 }
 
@@ -427,18 +441,25 @@ func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("<the disk>")
 	var broken atomic.Bool
-	q, _ := openQueue(t, func(context.Context) error {
+	q, s := openQueue(t, func(context.Context) error {
 		if broken.Load() {
 			return fail
 		}
 		return nil
 	})
+	bury(t, q, durable.Message{ID: "a"}, "x")
 	h := handler(t, &Handler{Actions: true}, "orders", q)
 	broken.Store(true)
 	assert.Contains(t, document(t, h, "/?format=json", http.StatusServiceUnavailable).Error, "<the disk>")
 	w := request(h, http.MethodPost, "/", form("action", "delete", "queue", "orders", "all", "true"))
 	assert.Contains(t, decode[outcome](t, w, http.StatusServiceUnavailable).Error, "<the disk>")
 	broken.Store(false)
+	require.NoError(t, q.Pause(t.Context()))
+	s.slow.Store(-1)
+	h = handler(t, &Handler{}, "orders", q)
+	assert.Contains(t, document(t, h, "/?format=json", http.StatusServiceUnavailable).Error, "<the list>")
+	s.slow.Store(0)
+	h = handler(t, &Handler{}, "orders", q)
 	document(t, h, "/?format=json", http.StatusOK)
 	q.Close()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -464,11 +485,137 @@ func TestDeadLettersShowTheirExpiry(t *testing.T) {
 // A document has only the first dead letters.
 func TestDocumentHasTheFirstDeadLettersOnly(t *testing.T) {
 	t.Parallel()
-	q, _ := openQueue(t, nil)
-	for i := range maxDeadLetters + 20 {
+	q, s := openQueue(t, nil)
+	const n = 3 * maxListed // more than maxListed in the first partition
+	for i := range n {
 		bury(t, q, durable.Message{ID: fmt.Sprint(i)}, "x")
 	}
 	d := document(t, handler(t, &Handler{}, "orders", q), "/?format=json", http.StatusOK).Queue
-	assert.EqualValues(t, maxDeadLetters+20, d.Dead)
-	assert.Len(t, d.DeadLetters, maxDeadLetters)
+	assert.EqualValues(t, n, d.Dead)
+	assert.EqualValues(t, 1, s.lists.Load(), "the first partition has enough")
+	require.Len(t, d.DeadLetters, maxListed)
+	i := 0
+	for r, err := range q.List(t.Context(), durable.StateDead) {
+		require.NoError(t, err)
+		if i == maxListed {
+			break
+		}
+		assert.Equal(t, r.ID, d.DeadLetters[i].ID)
+		i++
+	}
+}
+
+// The document lists recurring messages: their series, next run and last error, and whether crashes
+// have stopped them. Replay continues a stopped one, and the next document shows it.
+func TestDocumentShowsRecurringMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, s := openQueue(t, nil)
+		defer q.Close()
+		enqueue := func(id, repeat string) {
+			t.Helper()
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Repeat: repeat, Body: []byte("body"), Headers: map[string]string{"k": "v"}})
+			require.NoError(t, err)
+		}
+		take := func() *durable.Delivery {
+			t.Helper()
+			d, err := q.Take(t.Context())
+			require.NoError(t, err)
+			return d
+		}
+		enqueue("crashing", "@every 1s")
+		r, err := q.Receiver(durable.ConsumerOptions{MaxCrashes: 1, Visibility: time.Second})
+		require.NoError(t, err)
+		_, err = r.Take(t.Context())
+		require.NoError(t, err)
+		wait, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err = r.Take(wait)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the crash has stopped it")
+		r.Close()
+		enqueue("<b>failing</b>", "@every 2s")
+		require.NoError(t, take().NackAfter(t.Context(), time.Hour, errors.New("<i>why</i>")))
+		failed := time.Now()
+		enqueue("running", "@every 3s")
+		take()
+		enqueue("daily", "CRON_TZ=Europe/Berlin 0 8 * * *")
+		enqueue("once", "")
+		_, err = q.RescheduleAt(t.Context(), "once", time.Now().Add(time.Hour))
+		require.NoError(t, err)
+
+		s.slow.Store(int64(10 * time.Millisecond))
+		h := handler(t, &Handler{Actions: true}, "orders", q)
+		w := request(h, http.MethodGet, "/?format=json", "")
+		assert.NotContains(t, w.Body.String(), "<", "JSON that a browser takes for HTML has no markup")
+		got := decode[decodedDocument](t, w, http.StatusOK).Queue
+		assert.Equal(t, []any{4, 5, true}, []any{got.Found, got.Searched, got.SearchedAll})
+		require.Len(t, got.Recurring, 4)
+		berlin, err := time.LoadLocation("Europe/Berlin")
+		require.NoError(t, err)
+		for i, want := range []message{
+			{ID: "crashing", Repeat: "@every 1s", Crashes: 1},
+			{ID: "running", Repeat: "@every 3s", Running: true, Due: failed.Add(3 * time.Second)},
+			{ID: "<b>failing</b>", Repeat: "@every 2s", Reason: "<i>why</i>", Attempts: 1, Due: failed.Add(time.Hour)},
+			{ID: "daily", Repeat: "CRON_TZ=Europe/Berlin 0 8 * * *", Due: time.Date(2000, 1, 1, 8, 0, 0, 0, berlin)},
+		} {
+			m := got.Recurring[i]
+			if want.Crashes > 0 {
+				assert.Contains(t, m.Reason, "the consumer process ended or hung")
+				m.Reason = ""
+			}
+			assert.WithinDuration(t, want.Due, m.Due, time.Second, want.ID)
+			want.Due, want.Enqueued, want.MaxAttempts, want.Bytes = m.Due, m.Enqueued, 25, len("body")
+			assert.Equal(t, want, m)
+		}
+
+		w = request(h, http.MethodPost, "/", form("action", "replay", "queue", "orders", "id", "crashing"))
+		assert.Equal(t, outcome{Done: 1}, decode[outcome](t, w, http.StatusOK))
+		for _, m := range document(t, h, "/?format=json", http.StatusOK).Queue.Recurring {
+			assert.NotZero(t, m.Due, m.ID)
+		}
+		h = handler(t, &Handler{Headers: true}, "orders", q)
+		assert.Equal(t, map[string]string{"k": "v"}, document(t, h, "/?format=json", http.StatusOK).Queue.Recurring[0].Headers)
+	})
+}
+
+// A document has the recurring messages that run next. A search of a large queue ends early, and
+// the document says so.
+func TestSearchForRecurringMessagesIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, s := openQueue(t, nil)
+		defer q.Close()
+		messages := make([]durable.Message, 2000)
+		for i := range messages {
+			messages[i] = durable.Message{ID: fmt.Sprint(i), Repeat: fmt.Sprintf("@every %dm", 10_000-i)}
+		}
+		_, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		got := document(t, handler(t, &Handler{}, "orders", q), "/?format=json", http.StatusOK).Queue
+		assert.Equal(t, []any{len(messages), len(messages), true}, []any{got.Found, got.Searched, got.SearchedAll})
+		require.Len(t, got.Recurring, maxListed)
+		for i, m := range got.Recurring {
+			assert.Equal(t, messages[len(messages)-1-i].ID, m.ID)
+		}
+
+		s.slow.Store(int64(25 * time.Millisecond)) // a fifth of the timeout is enough for one page after those in flight
+		h := handler(t, &Handler{Timeout: 500 * time.Millisecond}, "orders", q)
+		got = document(t, h, "/?format=json", http.StatusOK).Queue
+		assert.Equal(t, []any{256, 256, false}, []any{got.Found, got.Searched, got.SearchedAll})
+		_, err = q.CancelAll(t.Context())
+		require.NoError(t, err)
+		time.Sleep(maxSnapshotAge)
+		got = document(t, h, "/?format=json", http.StatusOK).Queue
+		assert.Empty(t, got.Recurring, "an empty queue is not searched")
+		assert.True(t, got.SearchedAll)
+
+		_, err = q.Enqueue(t.Context(), durable.Message{Repeat: "@every 1s"})
+		require.NoError(t, err)
+		_, err = q.Take(t.Context())
+		require.NoError(t, err)
+		time.Sleep(maxSnapshotAge)
+		got = document(t, h, "/?format=json", http.StatusOK).Queue
+		require.Zero(t, got.Pending)
+		assert.Len(t, got.Recurring, 1, "the only message is running")
+	})
 }

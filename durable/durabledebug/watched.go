@@ -12,11 +12,13 @@ import (
 
 // A snapshot is valid for minSnapshotAge, less than the polling interval of a page, one second, so
 // a single viewer always gets a new snapshot. A slow snapshot is valid for costFactor times its
-// reading time, up to maxSnapshotAge, so that reading takes a small part of the store's time.
+// reading time, up to maxSnapshotAge, so that reading takes a small part of the store's time. A
+// list of messages is valid for searchFactor times its reading time.
 const (
 	minSnapshotAge = 500 * time.Millisecond
 	costFactor     = 10
 	maxSnapshotAge = 3 * time.Second
+	searchFactor   = 100
 )
 
 // watchedQueue is a queue that was added.
@@ -27,8 +29,7 @@ type watchedQueue struct {
 	mu      sync.Mutex
 	current *snapshot // the last snapshot, or the one in progress; nil: none
 	until   time.Time // when current is too old; zero while it is in progress
-	letters []deadLetter
-	dead    deadCounts // the counts at which letters were read; unknown if letters is nil
+	lists   *lists    // of the snapshots since forget
 }
 
 // snapshot is one reading of a queue.
@@ -38,11 +39,8 @@ type snapshot struct {
 	err   error
 }
 
-// deadCounts are counts that change whenever the dead letters change.
-type deadCounts struct {
-	dead, bytes     int64
-	buried, trimmed uint64
-}
+// lists are the messages of a queue that the last searches have found.
+type lists struct{ dead, recurring list }
 
 // snapshot returns the last snapshot or, if it is too old, waits for a new one until ctx ends.
 // Concurrent callers share one snapshot, even if the store ignores its context.
@@ -50,7 +48,7 @@ func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, head
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
 		w.current, w.until = &snapshot{over: make(chan struct{})}, time.Time{}
-		go w.refresh(w.current, timeout, headers)
+		go w.refresh(w.current, w.lists, timeout, headers)
 	}
 	l := w.current
 	w.mu.Unlock()
@@ -63,15 +61,11 @@ func (w *watchedQueue) snapshot(ctx context.Context, timeout time.Duration, head
 }
 
 // refresh reads the queue and sets how long the snapshot is valid.
-func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool) {
+func (w *watchedQueue) refresh(l *snapshot, found *lists, timeout time.Duration, headers bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	began := time.Now()
-	queue, dead, err := readQueue(ctx, w.name, w.q)
-	if err == nil {
-		queue["dead_letters"], err = w.deadLetters(ctx, dead, headers)
-	}
-	l.queue, l.err = queue, err
+	l.queue, l.err = readQueue(ctx, w.name, w.q, found, headers, timeout/5)
 	close(l.over)
 	now := time.Now()
 	w.mu.Lock()
@@ -81,32 +75,11 @@ func (w *watchedQueue) refresh(l *snapshot, timeout time.Duration, headers bool)
 	}
 }
 
-// deadLetters returns the first dead letters. It reads them only if the counts of the queue show
-// that they have changed.
-func (w *watchedQueue) deadLetters(ctx context.Context, now deadCounts, headers bool) ([]deadLetter, error) {
-	w.mu.Lock()
-	found, known := w.letters, w.letters != nil && w.dead == now
-	w.mu.Unlock()
-	if known {
-		return found, nil
-	}
-	found, err := []deadLetter{}, error(nil)
-	if now.dead > 0 {
-		found, err = readDeadLetters(ctx, w.q, headers)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err == nil {
-		w.letters, w.dead = found, now
-	}
-	return found, err
-}
-
 // forget makes the next caller read a new snapshot, even if another one is in progress.
 func (w *watchedQueue) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.current = nil
+	w.current, w.lists = nil, new(lists)
 }
 
 // document returns the JSON document of the queue with the name, or of the first queue if the name

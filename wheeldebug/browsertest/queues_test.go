@@ -19,6 +19,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/durabledebug"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
@@ -266,14 +267,20 @@ func TestQueuePagePausesAndResumes(t *testing.T) {
 func TestQueuePageShowsMarkupAsText(t *testing.T) {
 	t.Parallel()
 	const hostile = `<img src=x onerror="alert(1)"><script>alert(2)</script>&"'` + "\u202e\u2028"
-	q := openQueue(t, memory(), "orders")
+	store := memory()
+	q := openQueue(t, store, "orders")
 	bury(t, q, hostile, durable.Message{ID: hostile, Headers: map[string]string{hostile: hostile, "__proto__": "x"}})
+	backend, err := store.Open(t.Context(), driver.Config{Queue: "orders"})
+	require.NoError(t, err)
+	_, err = backend.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: hostile + "2", Repeat: hostile, At: driver.Never}}})
+	require.NoError(t, err) // package durable accepts no such Repeat
 	p := open(t, queues(&durabledebug.Handler{Actions: true, Headers: true}, hostile, q), "")
 	p.wait(`page.shown && page.shown.dead === 1`)
 	assert.Equal(t, hostile, p.text("#queues button > span"))
 	assert.Equal(t, hostile, eval[string](p, `document.querySelector('#dead .id').firstChild.data`))
 	assert.Equal(t, hostile, p.text("#dead .reason"))
 	assert.Equal(t, []string{hostile + ": " + hostile, "__proto__: x"}, p.texts("#dead .headers"))
+	assert.Equal(t, []string{hostile + "2", hostile}, p.texts("#recurring tbody td")[:2])
 	assert.Zero(t, eval[int](p, `document.querySelectorAll('img, body script').length`))
 	p.click("#dead tbody button")
 	p.figure("dead", "0")
@@ -282,6 +289,79 @@ func TestQueuePageShowsMarkupAsText(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, hostile, d.ID)
 	require.NoError(t, d.Ack(t.Context()))
+}
+
+// The page shows recurring messages, and why they do not run. A click on Resume continues one that
+// crashes have stopped.
+func TestQueuePageShowsRecurringMessages(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, memory(), "orders")
+	h := queues(&durabledebug.Handler{Actions: true}, "orders", q)
+	p := open(t, h, "")
+	p.live("orders")
+	assert.True(t, eval[bool](p, `document.getElementById('recurring').hidden`))
+	for _, m := range []durable.Message{
+		{ID: "daily", Repeat: "CRON_TZ=Europe/Berlin 0 8 * * *"}, {ID: "failing", Repeat: "@every 2160h"}, {ID: "running", Repeat: "@every 720h"},
+		{ID: "stopped", Repeat: "@every 1440h"},
+	} {
+		_, err := q.Enqueue(t.Context(), m)
+		require.NoError(t, err)
+	}
+	_, err := q.RescheduleAt(t.Context(), "stopped", driver.Never.Time()) // as many crashes do
+	require.NoError(t, err)
+	release := make(chan struct{})
+	consumeUntilEnd(t, q, func(ctx context.Context, d *durable.Delivery) error {
+		if d.ID == "failing" {
+			return durable.Fail(errors.New("the mail server answers 421"), 100*time.Hour)
+		}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	t.Cleanup(func() { close(release) })
+	for _, id := range []string{"failing", "running"} {
+		_, err := q.Reschedule(t.Context(), id, 0)
+		require.NoError(t, err)
+	}
+	p.wait(`document.querySelectorAll('#recurring tbody tr').length === 4 && document.querySelectorAll('#recurring tbody tr')[1].cells[2].firstChild.textContent === 'running'`)
+	p.wait(`document.getElementById('recurring').textContent.includes('answers 421')`)
+	p.wait(`document.getElementById('notice').textContent === 'Crashes have stopped a recurring message.'`)
+	text := func(row, column int) string {
+		return eval[string](p, fmt.Sprintf(`document.querySelectorAll('#recurring tbody tr')[%d].cells[%d].firstChild.textContent.replaceAll('\u00a0', ' ')`, row, column))
+	}
+	for row, want := range [][]string{{"stopped", "@every 1440h", "stopped by crashes"}, {"running", "@every 720h", "running"}} {
+		assert.Equal(t, want, []string{text(row, 0), text(row, 1), text(row, 2)})
+	}
+	assert.Equal(t, []string{"daily", "CRON_TZ=Europe/Berlin 0 8 * * *"}, []string{text(2, 0), text(2, 1)})
+	assert.Regexp(t, `^in \d+ `, text(2, 2))
+	assert.Equal(t, []string{"failing", "the mail server answers 421", "1 of 25"}, []string{text(3, 0), text(3, 3), text(3, 4)})
+	assert.Regexp(t, `^in 4 d [34] h$`, text(3, 2))
+	assert.Empty(t, p.text("#recurring-note"))
+	assert.Len(t, p.texts("#recurring button"), 1)
+	p.click("#recurring button")
+	p.wait(`document.querySelectorAll('#recurring button').length === 0`)
+	assert.Equal(t, "replayed: “stopped”", p.text("#outcome"))
+	p.wait(`document.getElementById('notice').hidden`)
+}
+
+// The page says that messages wait for a limit or a handler.
+func TestQueuePageShowsThatMessagesWait(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, memory(), "orders")
+	put(t, q, "m", 20, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	source := durable.Source{Queue: q, Rate: 0.001, Handler: func(context.Context, *durable.Delivery) error { return nil }}
+	go func() { ended <- durable.Consume(ctx, []durable.Source{source}, durable.ConsumerOptions{}) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, <-ended) })
+	p := open(t, queues(&durabledebug.Handler{}, "orders", q), "")
+	p.wait(`document.getElementById('notice').textContent === 'Messages wait for a free handler or a limit of the queue.'`)
+	p.figure("due", "19")
+	_, err := q.CancelAll(t.Context())
+	require.NoError(t, err)
+	p.wait(`document.getElementById('notice').hidden`)
 }
 
 // Without options the page cannot change a queue and does not show headers.
@@ -338,6 +418,8 @@ func TestQueuePageFitsScreens(t *testing.T) {
 	bury(t, q, strings.Repeat("reason", 80), durable.Message{ID: long, Headers: map[string]string{long: long}})
 	bury(t, q, "short", durable.Message{ID: "a"})
 	put(t, q, "m", 1000, time.Hour)
+	_, err := q.Enqueue(t.Context(), durable.Message{ID: long[1:], Repeat: "0 8 * * 1" + strings.Repeat(",1", 100), Headers: map[string]string{long: long}})
+	require.NoError(t, err)
 	p := open(t, queues(&durabledebug.Handler{Actions: true, Headers: true}, "orders", q, long[:128], q), "")
 	p.live("orders")
 	p.click("#partitions-details summary")

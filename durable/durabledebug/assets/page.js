@@ -8,7 +8,9 @@ class QueuePage extends Live {
 		this.rates = new LineChart(byId('chart-rates'), ['enqueued', 'acknowledged', 'cancelled'], { unit: '/s' });
 		this.trouble = new LineChart(byId('chart-trouble'), ['retried', 'dead', 'crashes'], { unit: '/s' });
 		this.lateness = new LatenessChart(byId('chart-lateness'), 'messages');
-		this.dead = new DeadLetters((action, id) => this.act(action, id));
+		const act = (action, id) => this.act(action, id);
+		this.recurring = new RecurringMessages(act);
+		this.dead = new DeadLetters(act);
 		byId('hold').addEventListener('click', () => {
 			// The second click pauses, even if the queue was paused elsewhere after the first
 			// click.
@@ -40,8 +42,7 @@ class QueuePage extends Live {
 		byId('main').hidden = false;
 		this.shown = queue;
 		this.draw(queue, this.past(queue), answer.actions);
-		if (queue.paused) return 'This queue is paused: no message begins until it is resumed.';
-		return queue.consumers.length === 0 && queue.due > 0 ? 'Messages are due, but there is no consumer.' : '';
+		return sayTrouble(queue);
 	}
 
 	draw(queue, past, actions) {
@@ -55,6 +56,7 @@ class QueuePage extends Live {
 		write(byId('totals'), sayTotals(queue));
 		this.lateness.draw(queue.lateness, past.recent());
 		drawConsumers(byId('consumers').tBodies[0], queue);
+		this.recurring.draw(queue, actions);
 		this.dead.draw(queue, actions);
 		byId('hold').hidden = !actions;
 		if (!armed.has(byId('hold'))) write(byId('hold'), queue.paused ? 'Resume queue' : 'Pause queue');

@@ -37,6 +37,14 @@ function sayTotals(q) {
 	].join(', ')}.`;
 }
 
+// sayTrouble returns why messages are not delivered, or an empty text.
+function sayTrouble(q) {
+	if (q.paused) return 'This queue is paused: no message begins until it is resumed.';
+	if (q.consumers.length === 0 && q.due > 0) return 'Messages are due, but there is no consumer.';
+	if (q.recurring.some((message) => !message.due)) return 'Crashes have stopped a recurring message.';
+	return q.overdue_ns > 1e9 ? 'Messages wait for a free handler or a limit of the queue.' : '';
+}
+
 const DONE = { replay: 'replayed', delete: 'deleted', pause: 'paused', resume: 'resumed' };
 
 // sayOutcome returns the text for the answer to an action.
@@ -67,7 +75,7 @@ function drawConsumers(body, queue) {
 	const now = Date.parse(queue.now), since = (time) => (now - Date.parse(time)) * 1e6;
 	const rows = queue.consumers.map((c) => make('tr', {}, cell(c.host || '\u2013', 'id'), cell(String(c.pid), ''),
 		cell(`${duration(Math.max(0, since(c.last_heartbeat)))} ago${since(c.expires) > 0 ? ', expired' : ''}`, ''),
-		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.waiting > 0 ? full(c.waiting) : '', 'number'),
+		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.waiting > 0 ? `${full(c.waiting)}, for ${duration(c.waiting_ns)}` : '', ''),
 		cell(c.oldest_run_ns > 0 ? duration(c.oldest_run_ns) : '', ''), cell(c.id, '')));
 	body.replaceChildren(...(rows.length ? rows : [emptyRow(7, 'There are no consumers, so nothing is delivered.')]));
 	write(byId('consumers-note'), rows.length > 0 && queue.unowned > 0 ? `${plural(queue.unowned, 'partition')} without a consumer.` : '');
@@ -79,6 +87,72 @@ function drawPartitions(body, partitions) {
 	body.replaceChildren(...partitions.slice(0, MOST_PARTITIONS).map((p, k) => make('tr', {},
 		cell(String(k), ''), cell(full(p.pending), 'number'), cell(full(p.due), 'number'), cell(p.due > 0 ? duration(p.overdue_ns) : '', ''),
 		cell(full(p.in_flight), 'number'), cell(full(p.dead), 'number'))));
+}
+
+// replaceRows makes the rows of a map those of a table, unless they are.
+function replaceRows(body, rows) {
+	const wanted = [...rows.values()];
+	if (wanted.length !== body.children.length || wanted.some((row, k) => row !== body.children[k])) body.replaceChildren(...wanted);
+}
+
+// describe returns the cells with the id and the last error of a message, and failures those with
+// its failed deliveries and crashes.
+function describe(message) {
+	const id = cell(message.id, 'id'), reason = cell(document.createTextNode(message.reason), 'reason');
+	if (message.error) reason.append(make('div', { class: 'headers' }, message.error));
+	if (message.expire_at) id.append(make('div', { class: 'headers' }, `expires ${message.expire_at}`));
+	for (const [name, value] of Object.entries(message.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
+	return [id, reason];
+}
+
+function failures(message) {
+	return [cell(`${full(message.attempts)} of ${full(message.max_attempts)}`, 'number'), cell(full(message.crashes), 'number')];
+}
+
+// RecurringMessages is the table of recurring messages. A click on Resume calls act('replay', id).
+class RecurringMessages {
+	constructor(act) {
+		this.act = act;
+		this.body = byId('recurring').querySelector('tbody');
+		this.rows = new Map(); // by the content of the message
+	}
+
+	// draw keeps existing rows, so that focus and selection are preserved.
+	draw(queue, actions) {
+		const now = Date.parse(queue.now), listed = queue.recurring;
+		write(byId('recurring-note'), [
+			listed.length < queue.recurring_found ? `Showing ${full(listed.length)} of ${full(queue.recurring_found)}, those that have stopped or run next.` : '',
+			queue.searched_all ? '' : `Found in the first ${plural(queue.searched, 'message')}; the others were not searched.`,
+		].join(' ').trim());
+		byId('recurring').hidden = listed.length === 0 && queue.searched_all;
+		const rows = new Map();
+		for (const message of listed) {
+			const key = JSON.stringify([queue.name, message, actions]);
+			const row = this.rows.get(key) || this.row(message, actions);
+			write(row.cells[2].firstChild, nextRun(message, now));
+			rows.set(key, row);
+		}
+		replaceRows(this.body, rows);
+		this.rows = rows;
+	}
+
+	row(message, actions) {
+		const [id, reason] = describe(message), buttons = cell('', '');
+		if (actions && !message.due) {
+			const button = make('button', { type: 'button', 'aria-label': `Resume ${message.id}` }, 'Resume');
+			button.addEventListener('click', () => this.act('replay', message.id));
+			buttons.append(button);
+		}
+		const next = make('td', {}, make('div'), make('div', { class: 'when' }, (message.due || '').replace(/\.\d+/, '')));
+		return make('tr', {}, id, cell(message.repeat, 'id'), next, reason, ...failures(message), buttons);
+	}
+}
+
+// nextRun returns when a recurring message runs next.
+function nextRun(message, now) {
+	if (!message.due) return 'stopped by crashes';
+	const wait = Date.parse(message.due) - now;
+	return message.running ? 'running' : wait > 0 ? `in ${duration(wait * 1e6)}` : 'due';
 }
 
 // DeadLetters is the table of dead letters with its buttons. A click calls act(action, id); id is
@@ -108,8 +182,7 @@ class DeadLetters {
 			write(row.cells[4], `${duration(Math.max(0, (now - Date.parse(letter.died)) * 1e6))} ago`);
 			rows.set(key, row);
 		}
-		const wanted = [...rows.values()];
-		if (wanted.length !== this.body.children.length || wanted.some((row, k) => row !== this.body.children[k])) this.body.replaceChildren(...wanted);
+		replaceRows(this.body, rows);
 		this.rows = rows;
 		this.filter();
 	}
@@ -125,17 +198,13 @@ class DeadLetters {
 	}
 
 	row(letter, actions) {
-		const id = cell(letter.id, 'id'), reason = cell(document.createTextNode(letter.reason), 'reason'), buttons = cell('', '');
-		if (letter.error) reason.append(make('div', { class: 'headers' }, letter.error));
-		if (letter.expire_at) id.append(make('div', { class: 'headers' }, `expires ${letter.expire_at}`));
-		for (const [name, value] of Object.entries(letter.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
+		const [id, reason] = describe(letter), buttons = cell('', '');
 		for (const [action, text] of actions ? [['replay', 'Replay'], ['delete', 'Delete']] : []) {
 			const button = make('button', { type: 'button', 'aria-label': `${text} ${letter.id}` }, text);
 			button.addEventListener('click', () => { if (action === 'replay' || sure(button, action)) this.act(action, letter.id); });
 			buttons.append(button);
 		}
-		return make('tr', {}, id, reason, cell(`${full(letter.attempts)} of ${full(letter.max_attempts)}`, 'number'), cell(full(letter.crashes), 'number'),
-			make('td', { title: letter.died }), cell(full(letter.bytes), 'number'), buttons);
+		return make('tr', {}, id, reason, ...failures(letter), make('td', { title: letter.died }), cell(full(letter.bytes), 'number'), buttons);
 	}
 }
 
