@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest/proctest"
 )
 
 func TestClusterPromotesTheReplicaAfterAKill(t *testing.T) {
@@ -25,7 +27,7 @@ func TestClusterPromotesTheReplicaAfterAKill(t *testing.T) {
 	assert.Same(t, c.Nodes()[5], c.WaitMaster(slot, old))
 	client.ReloadState(t.Context())
 	for i := range 30 {
-		require.NoError(t, eventually(startTimeout, func() error {
+		require.NoError(t, proctest.Eventually(startTimeout, func() error {
 			return client.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err()
 		}))
 	}
@@ -85,7 +87,7 @@ func TestMigratedSlotKeepsItsKeys(t *testing.T) {
 
 func TestClusterOptionsNameAllNodes(t *testing.T) {
 	t.Parallel()
-	c := &Cluster{nodes: []*Server{{port: &port{number: 10_001}}, {port: &port{number: 10_002}}}}
+	c := &Cluster{nodes: []*Server{{port: &proctest.Port{Number: 10_001}}, {port: &proctest.Port{Number: 10_002}}}}
 	o := c.ClusterOptions()
 	assert.Equal(t, []string{"127.0.0.1:10001", "127.0.0.1:10002"}, o.Addrs)
 	var _ redis.UniversalClient = c.Client(t)

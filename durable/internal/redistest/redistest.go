@@ -9,24 +9,22 @@
 package redistest
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest/proctest"
 )
 
 // EnvRequire is the name of an environment variable. If it is "1", a missing program such as
 // redis-server fails the test. Otherwise the test is skipped.
 const EnvRequire = "TIMINGWHEEL_REQUIRE_REDIS"
 
-// startTimeout limits how long servers take to become ready and to end. Only an overloaded machine
-// needs that long.
-const startTimeout = 60 * time.Second
+// startTimeout limits how long servers take to become ready and to end.
+const startTimeout = proctest.Timeout
 
 // ClientTimeout limits how long clients wait for a running server, which may be unresponsive for
 // seconds on an overloaded machine. The system reports a server that has ended immediately.
@@ -48,7 +46,7 @@ func requireProgram(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil && canSignal:
+	case err == nil && proctest.CanSignal:
 		return path
 	case err == nil:
 		t.Skipf("redistest: processes cannot be stopped and continued on this system")
@@ -88,31 +86,4 @@ type Options struct {
 	// ExtraArgs are additional arguments of the server, such as "--hz", "100". They override the
 	// other fields.
 	ExtraArgs []string
-}
-
-// tail returns the last n lines of a log.
-func tail(log string, n int) string {
-	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// fatal is an error that waiting cannot resolve.
-type fatal struct{ error }
-
-func (f fatal) Unwrap() error { return f.error }
-
-// eventually calls ready until it returns nil or a [fatal] error, or timeout has passed. It returns
-// the last error.
-func eventually(timeout time.Duration, ready func() error) error {
-	end := time.Now().Add(timeout)
-	for {
-		err := ready()
-		if err == nil || errors.As(err, new(fatal)) {
-			return err
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("after %v: %w", timeout, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest/proctest"
 )
 
 // SentinelOptions configures [StartSentinel]. A zero field selects its default.
@@ -240,7 +242,7 @@ func (s *Sentinel) await(what string, ready func(context.Context) error) {
 
 // awaitCondition waits for a condition. Each attempt takes at most a few seconds.
 func awaitCondition(ready func(context.Context) error) error {
-	return eventually(startTimeout, func() error {
+	return proctest.Eventually(startTimeout, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		return ready(ctx)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest/proctest"
 )
 
 func TestSentinelsPromoteTheReplicaAfterAKill(t *testing.T) {
@@ -21,7 +23,7 @@ func TestSentinelsPromoteTheReplicaAfterAKill(t *testing.T) {
 	second := s.WaitFailover(first)
 	assert.Same(t, s.Servers()[1], second)
 	var value string
-	require.NoError(t, eventually(startTimeout, func() (err error) {
+	require.NoError(t, proctest.Eventually(startTimeout, func() (err error) {
 		value, err = c.Get(t.Context(), "k").Result()
 		return err
 	}), "the client follows")

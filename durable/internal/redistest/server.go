@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest/proctest"
 )
 
 // Server is a Redis server or a sentinel. Its methods are safe for concurrent use.
@@ -25,11 +28,11 @@ type Server struct {
 	config  string
 	args    []string
 	env     []string
-	port    *port
+	port    *proctest.Port
 	control *redis.Client
 
 	mu   sync.Mutex
-	proc *process // the last run
+	proc *proctest.Process // the last run
 }
 
 // Start starts a server and returns when it answers.
@@ -71,7 +74,7 @@ func start(t testing.TB, program string, settings, args []string, env ...string)
 			return s
 		}
 		if !errors.Is(err, errAddressInUse) {
-			t.Fatalf("redistest: start %s: %v\n%s", program, err, tail(s.Log(), 20))
+			t.Fatalf("redistest: start %s: %v\n%s", program, err, proctest.Tail(s.Log(), 20))
 		}
 	}
 	t.Fatalf("redistest: start %s: other processes took %d ports after they were reserved", program, maxPorts)
@@ -79,17 +82,17 @@ func start(t testing.TB, program string, settings, args []string, env ...string)
 }
 
 func (s *Server) startOnNewPort(settings []string) error {
-	p, err := reservePort()
+	p, err := proctest.ReservePort()
 	if err != nil {
 		return err
 	}
 	if s.port != nil {
-		s.port.release()
+		s.port.Release()
 		_ = s.control.Close()
 	}
 	s.port = p
 	s.control = redis.NewClient(controlOptions(s.Addr()))
-	lines := append([]string{"bind 127.0.0.1", "protected-mode no", "port " + strconv.Itoa(p.number), "dir " + strconv.Quote(s.dir)}, settings...)
+	lines := append([]string{"bind 127.0.0.1", "protected-mode no", "port " + strconv.Itoa(p.Number), "dir " + strconv.Quote(s.dir)}, settings...)
 	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -112,17 +115,19 @@ var errAddressInUse = errors.New("address in use")
 // run starts the server and waits until it answers; s.mu is held.
 func (s *Server) run() (err error) {
 	logged := len(s.Log())
-	if s.proc, err = startProcess(s.program, s.logFile(), s.dir, s.env, slices.Concat([]string{s.config}, s.args)...); err != nil {
+	cmd := exec.Command(s.program, slices.Concat([]string{s.config}, s.args)...)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.env...)
+	if s.proc, err = proctest.Start(cmd, s.logFile(), os.Kill); err != nil {
 		return err
 	}
-	return eventually(startTimeout, func() error {
-		if !s.proc.ended() {
+	return proctest.Eventually(startTimeout, func() error {
+		if !s.proc.Ended() {
 			return s.ping()
 		}
 		if strings.Contains(s.Log()[logged:], "Address already in use") {
-			return fatal{errAddressInUse}
+			return proctest.Fatal(errAddressInUse)
 		}
-		return fatal{fmt.Errorf("process %d ended unexpectedly", s.proc.pid())}
+		return proctest.Fatal(fmt.Errorf("process %d ended unexpectedly", s.proc.Pid))
 	})
 }
 
@@ -141,14 +146,14 @@ func (s *Server) ping() error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.proc.pid())) {
+	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.proc.Pid)) {
 		return errors.New("another server answers on the port")
 	}
 	return control.Ping(ctx).Err() // an error while the server reads its files
 }
 
 // Addr returns the address, "127.0.0.1:port", which does not change on a restart.
-func (s *Server) Addr() string { return loopback(s.port.number) }
+func (s *Server) Addr() string { return proctest.Loopback(s.port.Number) }
 
 // Dir returns the server's directory.
 func (s *Server) Dir() string { return s.dir }
@@ -157,7 +162,7 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc.pid()
+	return s.proc.Pid
 }
 
 // ClientOptions returns options for a client of the server at addr, with timeouts of

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest/proctest"
 )
 
 func TestServerStartsWithItsOptions(t *testing.T) {
@@ -130,8 +132,7 @@ func TestServerEndsWithItsTest(t *testing.T) {
 	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
 	r.finish()
 	assert.False(t, s.Running())
-	assert.True(t, isFree(s.port.number))
-	assert.True(t, isFree(s.port.number+guardAhead), "the port is released")
+	assert.True(t, proctest.IsFree(s.port.Number))
 }
 
 func TestFailedStartReportsTheLog(t *testing.T) {
@@ -157,31 +158,21 @@ func TestMissingServerSkipsOrFailsTheTest(t *testing.T) {
 	}
 }
 
-func TestPortIsReservedWhileTheServerIsDown(t *testing.T) {
-	t.Parallel()
-	p, err := reservePort()
-	require.NoError(t, err)
-	defer p.release()
-	_, err = net.Listen("tcp", loopback(p.number+guardAhead))
-	require.Error(t, err, "the guard is held")
-	assert.True(t, isFree(p.number))
-}
-
 func TestAddressInUseIsDetected(t *testing.T) {
 	t.Parallel()
 	Require(t)
 	s := &Server{t: t, program: "redis-server", dir: t.TempDir()}
 	t.Cleanup(s.end)
-	taken, err := reservePort()
+	taken, err := proctest.ReservePort()
 	require.NoError(t, err)
-	defer taken.release()
-	l, err := net.Listen("tcp", loopback(taken.number))
+	defer taken.Release()
+	l, err := net.Listen("tcp", proctest.Loopback(taken.Number))
 	require.NoError(t, err)
 	defer l.Close()
 	s.config = s.dir + "/redis.conf"
-	require.NoError(t, os.WriteFile(s.config, []byte("bind 127.0.0.1\nport "+strconv.Itoa(taken.number)+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(s.config, []byte("bind 127.0.0.1\nport "+strconv.Itoa(taken.Number)+"\n"), 0o600))
 	s.port = taken
-	s.control = redis.NewClient(controlOptions(loopback(taken.number)))
+	s.control = redis.NewClient(controlOptions(proctest.Loopback(taken.Number)))
 	require.ErrorIs(t, s.run(), errAddressInUse)
 }
 
@@ -197,7 +188,7 @@ func TestServerEndsWithTheTestBinary(t *testing.T) {
 	}
 	t.Parallel()
 	Require(t)
-	if !diesWithParent {
+	if !proctest.DiesWithParent {
 		t.Skip("this system does not end children with their parents")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -207,7 +198,7 @@ func TestServerEndsWithTheTestBinary(t *testing.T) {
 	var out lockedBuffer
 	cmd.Stdout = &out
 	require.NoError(t, cmd.Start())
-	require.NoError(t, eventually(30*time.Second, func() error {
+	require.NoError(t, proctest.Eventually(30*time.Second, func() error {
 		if !strings.Contains(out.String(), "addr=") || !strings.HasSuffix(out.String(), "\n") {
 			return assert.AnError
 		}
@@ -219,7 +210,7 @@ func TestServerEndsWithTheTestBinary(t *testing.T) {
 	require.NoError(t, c.Ping(t.Context()).Err())
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
-	require.NoError(t, eventually(30*time.Second, func() error {
+	require.NoError(t, proctest.Eventually(30*time.Second, func() error {
 		if c.Ping(t.Context()).Err() == nil {
 			return assert.AnError
 		}
