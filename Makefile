@@ -40,7 +40,7 @@ full: ## run the tests at full size
 	.ci/run full
 
 .PHONY: bare
-bare: ## test without Redis, a browser and a C compiler
+bare: ## test without servers, a browser and a C compiler
 	.ci/run bare
 
 .PHONY: race
