@@ -99,13 +99,13 @@ func TestRestartKeepsPortAndCommittedRows(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(s.Log(), "database system was not properly shut down"), "after the kill and the immediate stop")
 }
 
-// A backend that survived the postmaster would commit what it is busy with.
+// An idle backend ends with the postmaster, a busy one does not.
 func TestKillEndsBackends(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
-	psql := exec.Command(s.home.program("psql"), "-d", s.URL(), "-c", "CREATE TABLE t AS SELECT 1 FROM pg_sleep(3600)")
+	psql := exec.Command(s.home.program("psql"), "-d", s.URL(), "-c", "DO $$ BEGIN LOOP END LOOP; END $$")
 	require.NoError(t, psql.Start())
-	eventually(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1")
+	eventually(t, s, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DO %'", "1")
 	backends := children(s.PID())
 	assert.Greater(t, len(backends), 3)
 	s.Kill()
@@ -225,16 +225,20 @@ func (r *recorder) finish() {
 func TestServerEndsWithItsTest(t *testing.T) {
 	t.Parallel()
 	Require(t)
-	r := &recorder{TB: t}
-	s := Start(r, Options{})
-	s.Pause()
-	r.finish()
-	assert.Empty(t, r.failures)
-	assert.False(t, s.Running())
-	assert.True(t, proctest.IsFree(s.port.Number))
-	left, err := filepath.Glob(s.path("") + "*")
-	require.NoError(t, err)
-	assert.Empty(t, left)
+	for _, fault := range []func(*Server){(*Server).Pause, (*Server).Kill} {
+		r := &recorder{TB: t}
+		s := Start(r, Options{})
+		memory := strings.Fields(s.state(6))
+		fault(s)
+		r.finish()
+		assert.Empty(t, r.failures)
+		assert.False(t, s.Running())
+		assert.True(t, proctest.IsFree(s.port.Number))
+		left, err := filepath.Glob(s.path("") + "*")
+		require.NoError(t, err)
+		assert.Empty(t, left)
+		require.Error(t, exec.Command("ipcrm", "-m", memory[1]).Run(), "the shared memory is removed")
+	}
 }
 
 func TestFailedStartReportsTheLog(t *testing.T) {
