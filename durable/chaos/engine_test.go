@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -111,11 +112,10 @@ func TestLostRepliesEnqueueNothingTwice(t *testing.T) {
 	proxy := faultproxy.Start(t, server.Addr())
 	r := newRun(t, target{Redis: proxy.Addr()})
 	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), 8, func() {
-		proxy.Match("evalsha") // the name of the command in a request
-		proxy.DropRate(0.1)
+		proxy.Drop("evalsha", 0.1, math.MaxInt) // the name of the command in a request
 		time.Sleep(scaled(2*time.Second, 20*time.Second))
 		require.Eventually(t, func() bool { return proxy.Dropped() > 0 }, waitLimit, time.Millisecond)
-		proxy.DropRate(0)
+		proxy.Drop("", 0, 0)
 	})
 	t.Logf("%d replies were lost", proxy.Dropped())
 	r.checkAll(messages, Options{Crashes: true})

@@ -5,6 +5,7 @@ package faultproxy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -23,28 +24,27 @@ import (
 // subscription, is not a reply.
 type Proxy struct {
 	listener net.Listener
+	target   string
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
-	target   string
 	links    map[*link]struct{}
 	closed   bool
 	refusing bool
-	dropNext int
-	dropRate float64
-	match    []byte
+	pattern  []byte // of Drop, as are rate and most
+	rate     float64
+	most     int
 	dropped  int
 	resumed  chan struct{} // closed unless stalled
 	holding  []byte        // the pattern of Hold; nil: none
-	held     []*link       // links with held requests
+	held     *link         // with a held request; nil: none
 }
 
-// link is a client connection and its connection to the server.
+// link is a client connection and its connection to the server. Proxy.mu guards the last fields.
 type link struct {
 	client, server net.Conn
 	replied        chan struct{} // closed once no more replies are forwarded
 
-	mu      sync.Mutex
 	recent  []byte // end of the request, in which the pattern may begin
 	matches bool   // the request since the last reply contains the pattern
 	held    []byte // the request that Release will send; nil: none
@@ -54,24 +54,15 @@ type link struct {
 // later.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p, err := New(target)
-	if err != nil {
-		t.Fatalf("faultproxy: %v", err)
-	}
-	t.Cleanup(p.Close)
-	return p
-}
-
-// New starts a proxy to target on a free loopback port.
-func New(target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		t.Fatalf("faultproxy: %v", err)
 	}
 	p := &Proxy{listener: l, target: target, links: map[*link]struct{}{}, resumed: make(chan struct{})}
 	close(p.resumed)
 	p.wg.Go(p.accept)
-	return p, nil
+	t.Cleanup(p.Close)
+	return p
 }
 
 // Addr returns the address for clients.
@@ -82,15 +73,112 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
-	for _, l := range p.held {
-		l.cut()
+	if p.held != nil {
+		p.held.cut()
 	}
-	p.held = nil
 	p.mu.Unlock()
 	_ = p.listener.Close()
 	p.Resume()
 	p.CutAll()
 	p.wg.Wait()
+}
+
+// Drop makes the proxy drop replies to later requests that contain pattern: each with a probability
+// of rate, and at most so many. It receives the reply and cuts the connection instead of forwarding
+// it, so that the server has executed a request whose reply the client does not receive. The other
+// replies of a pipeline are dropped too. An empty pattern matches all requests.
+func (p *Proxy) Drop(pattern string, rate float64, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pattern, p.rate, p.most = []byte(pattern), rate, most
+}
+
+// Dropped returns the number of dropped replies.
+func (p *Proxy) Dropped() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped
+}
+
+// Stall stops forwarding in both directions until [Proxy.Resume]. Connections stay open, and new
+// ones are accepted. Stalling a stalled proxy has no effect.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.resumed:
+		if !p.closed {
+			p.resumed = make(chan struct{})
+		}
+	default:
+	}
+}
+
+// Resume ends a [Proxy.Stall]: the proxy forwards the data that has arrived in the meantime, and
+// later data.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.resumed:
+	default:
+		close(p.resumed)
+	}
+}
+
+// CutAll resets all open connections.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.cut()
+	}
+}
+
+// Refuse sets whether new connections are closed immediately. Open connections stay.
+func (p *Proxy) Refuse(refuse bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = refuse
+}
+
+// Hold holds back the next request that contains pattern, like a network with delayed packets. The
+// proxy closes the client's connection immediately, and keeps the server's connection open until
+// [Proxy.Release] sends the request. Later requests on other connections pass. The pattern must be
+// within one write of the client.
+func (p *Proxy) Hold(pattern string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holding = []byte(pattern)
+}
+
+// Held reports whether a request is held back.
+func (p *Proxy) Held() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held != nil
+}
+
+// Release sends the held request, which there must be, to the server, and returns the beginning of
+// the reply. It returns an error if the server closes the connection or does not reply within a
+// minute.
+func (p *Proxy) Release() (reply string, err error) {
+	p.mu.Lock()
+	l := p.held
+	p.held = nil
+	p.mu.Unlock()
+	defer l.cut()
+	<-l.replied // until then, forward might read the reply
+	_ = l.server.SetDeadline(time.Now().Add(time.Minute))
+	buffer := make([]byte, 64<<10)
+	n := 0
+	if _, err = l.server.Write(l.held); err == nil {
+		n, err = l.server.Read(buffer)
+	}
+	if err != nil {
+		err = fmt.Errorf("faultproxy: release: %w", err)
+	}
+	return string(buffer[:n]), err
 }
 
 func (p *Proxy) accept() {
@@ -111,43 +199,31 @@ func (p *Proxy) accept() {
 func (p *Proxy) connect(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
-	target, refusing := p.target, p.refusing || p.closed
+	refusing := p.refusing
 	p.mu.Unlock()
 	if refusing {
 		return
 	}
-	server, err := net.Dial("tcp", target)
+	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return // the client sees the end of its connection
 	}
 	l := &link{client: client, server: server, replied: make(chan struct{})}
-	if !p.add(l) {
+	p.mu.Lock()
+	p.links[l] = struct{}{}
+	if p.closed { // CutAll may have been called before
 		l.cut()
-		return
 	}
-	defer p.remove(l)
+	p.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		p.forward(l, client, server, func(b []byte) bool { p.matchRequest(l, b); return !p.holdsBack(l, b) })
+		p.forward(l, client, server, func(b []byte) bool { return p.passesRequest(l, b) })
 	})
 	wg.Go(func() {
 		defer close(l.replied)
 		p.forward(l, server, client, func([]byte) bool { return !p.dropsReply(l) })
 	})
 	wg.Wait()
-}
-
-func (p *Proxy) add(l *link) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.links[l] = struct{}{}
-	return true
-}
-
-func (p *Proxy) remove(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.links, l)
@@ -166,7 +242,14 @@ func (l *link) cut() {
 // forward copies data from one side to the other as long as pass accepts it. When one side ends or
 // pass returns false, forward cuts the link, unless the request of the link is held back.
 func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte) bool) {
-	defer l.cutUnlessHeld()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_ = l.client.Close()
+		if l.held == nil {
+			l.cut()
+		}
+	}()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -188,37 +271,33 @@ func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte)
 	}
 }
 
-// matchRequest searches for the pattern in a part of a request.
-func (p *Proxy) matchRequest(l *link, part []byte) {
+// passesRequest searches for the pattern in a part of a request. It reports whether the request
+// passes, and is not held back together with its link.
+func (p *Proxy) passesRequest(l *link, part []byte) bool {
 	p.mu.Lock()
-	pattern := p.match
-	p.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer p.mu.Unlock()
 	seen := append(l.recent, part...)
-	if bytes.Contains(seen, pattern) {
-		l.matches = true
-	}
-	keep := max(0, min(len(pattern)-1, len(seen)))
+	l.matches = l.matches || bytes.Contains(seen, p.pattern)
+	keep := max(0, min(len(p.pattern)-1, len(seen)))
 	l.recent = append(l.recent[:0], seen[len(seen)-keep:]...)
+	if p.holding == nil || p.closed || !bytes.Contains(part, p.holding) {
+		return true
+	}
+	l.held, p.held, p.holding = bytes.Clone(part), l, nil
+	_ = l.server.SetReadDeadline(time.Now()) // stops the forwarding of replies
+	return false
 }
 
 // dropsReply reports whether a reply must be dropped.
 func (p *Proxy) dropsReply(l *link) bool {
-	l.mu.Lock()
-	matches := l.matches
-	l.matches, l.recent = false, l.recent[:0]
-	l.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case !matches:
-		return false
-	case p.dropNext > 0:
-		p.dropNext--
-	case rand.Float64() >= p.dropRate:
+	matches := l.matches
+	l.matches, l.recent = false, l.recent[:0]
+	if !matches || p.most <= 0 || rand.Float64() >= p.rate {
 		return false
 	}
+	p.most--
 	p.dropped++
 	return true
 }

@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -121,14 +122,14 @@ func TestProxyForwardsLongRequestsWhole(t *testing.T) {
 	assert.Equal(t, "1048577 1048576", got)
 }
 
-func TestDropNextLosesRepliesAndNoRequests(t *testing.T) {
+func TestDropLosesRepliesAndNoRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
 	bystander := dial(t, p)
 	_, err := bystander.ask("hello")
 	require.NoError(t, err)
-	p.DropNext(2)
+	p.Drop("", 1, 2)
 	for range 2 {
 		_, err := dial(t, p).ask("lost")
 		require.Error(t, err)
@@ -140,17 +141,17 @@ func TestDropNextLosesRepliesAndNoRequests(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "a again", got)
 	}
-	p.DropNext(5)
-	p.DropNext(0)
+	p.Drop("", 1, 5)
+	p.Drop("", 1, 0)
 	_, err = bystander.ask("kept")
 	require.NoError(t, err)
 }
 
-func TestDropRateLosesAShareOfReplies(t *testing.T) {
+func TestDropLosesAShareOfReplies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
-	p.DropRate(0.5)
+	p.Drop("", 0.5, math.MaxInt)
 	lost := 0
 	const tries = 200
 	for range tries {
@@ -161,20 +162,19 @@ func TestDropRateLosesAShareOfReplies(t *testing.T) {
 	assert.EqualValues(t, tries, s.applied.Load())
 	assert.Equal(t, lost, p.Dropped())
 	assert.True(t, 50 < lost && lost < 150, "%d of %d are lost", lost, tries)
-	p.DropRate(1)
+	p.Drop("", 1, math.MaxInt)
 	_, err := dial(t, p).ask("x")
 	require.Error(t, err)
-	p.DropRate(0)
+	p.Drop("", 0, math.MaxInt)
 	_, err = dial(t, p).ask("x")
 	require.NoError(t, err)
 }
 
-func TestMatchRestrictsDroppedReplies(t *testing.T) {
+func TestPatternRestrictsDroppedReplies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	p := Start(t, s.addr())
-	p.Match("EVAL")
-	p.DropRate(1)
+	p.Drop("EVAL", 1, math.MaxInt)
 	c := dial(t, p)
 	for range 3 {
 		_, err := c.ask("HELLO 3")
@@ -192,7 +192,7 @@ func TestMatchRestrictsDroppedReplies(t *testing.T) {
 	_, err = c.ask("AL")
 	require.Error(t, err)
 	assert.Equal(t, 2, p.Dropped())
-	p.Match("")
+	p.Drop("", 1, 1)
 	_, err = dial(t, p).ask("anything")
 	require.Error(t, err)
 }
@@ -249,10 +249,9 @@ func TestUnreachableTargetClosesTheConnection(t *testing.T) {
 
 func TestCloseEndsAStall(t *testing.T) {
 	t.Parallel()
-	p, err := New(newServer(t, "a").addr())
-	require.NoError(t, err)
+	p := Start(t, newServer(t, "a").addr())
 	c := dial(t, p)
-	_, err = c.ask("x")
+	_, err := c.ask("x")
 	require.NoError(t, err)
 	p.Stall()
 	require.NoError(t, c.send("x"))
@@ -281,19 +280,17 @@ func TestHeldRequestArrivesOnRelease(t *testing.T) {
 	require.NoError(t, err)
 	_, err = late.replies.ReadString('\n')
 	require.Error(t, err, "its connection is closed")
-	require.Equal(t, 1, p.Held())
+	require.True(t, p.Held())
 	_, err = fmt.Fprintln(early, "late as well")
 	require.NoError(t, err)
 	_, err = early.replies.ReadString('\n')
 	require.NoError(t, err, "only one request is held")
 	require.EqualValues(t, 2, s.applied.Load())
-	replies, err := p.Release()
+	reply, err := p.Release()
 	require.NoError(t, err)
-	require.Equal(t, []string{"s too late\n"}, replies)
+	require.Equal(t, "s too late\n", reply)
+	require.False(t, p.Held())
 	require.EqualValues(t, 3, s.applied.Load())
-	replies, err = p.Release()
-	require.NoError(t, err)
-	require.Empty(t, replies)
 	p.Hold("never")
 	_, _ = fmt.Fprintln(early, "never")
 	_, err = early.replies.ReadString('\n')
