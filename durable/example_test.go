@@ -939,7 +939,7 @@ func ExampleOpen() {
 		return
 	}
 	defer q.Close()
-	fmt.Println(q.Name())
+	fmt.Println(q.Options().Queue)
 	_, err = durable.Open(ctx, store, durable.Options{Queue: "ordres", Existing: true})
 	fmt.Println("no such queue:", errors.Is(err, durable.ErrNoQueue))
 	_, err = durable.Open(ctx, store, durable.Options{Queue: "orders", Partitions: 8})
@@ -959,7 +959,7 @@ func ExampleConsume() {
 	calls := newExampleQueue(durable.Options{Queue: "calls"})
 	defer calls.Close()
 	for _, q := range []*durable.Queue{orders.Queue, calls.Queue} {
-		if _, err := q.Enqueue(ctx, durable.Message{ID: q.Name() + "-1"}); err != nil {
+		if _, err := q.Enqueue(ctx, durable.Message{ID: q.Options().Queue + "-1"}); err != nil {
 			fmt.Println(err)
 			return
 		}

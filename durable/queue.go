@@ -156,9 +156,6 @@ func administer(ctx context.Context, store Store, what string, f func(driver.Lis
 // the limits that it had when it was opened.
 func (q *Queue) Options() Options { return q.options }
 
-// Name returns the name of the queue, Options.Queue.
-func (q *Queue) Name() string { return q.options.Queue }
-
 // part returns the partition of a message id.
 func (q *Queue) part(id string) *part { return q.parts[contract.PartitionOf(id, len(q.parts))] }
 

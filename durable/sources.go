@@ -89,7 +89,7 @@ func Consume(ctx context.Context, sources []Source, options ConsumerOptions) err
 		all.Go(func() {
 			end := func(err error) {
 				if len(sources) > 1 {
-					err = fmt.Errorf("queue %q: %w", b.source.Queue.Name(), err)
+					err = fmt.Errorf("queue %q: %w", b.source.Queue.options.Queue, err)
 				}
 				cancel(&sourceEnd{err})
 			}
@@ -126,15 +126,15 @@ func checkSources(ctx context.Context, sources []Source, most int) error {
 		case s.Queue == nil:
 			return fmt.Errorf("%w source %d: Queue is nil", ErrInvalid, i)
 		case s.Handler == nil:
-			return fmt.Errorf("%w handler of queue %q: nil", ErrInvalid, s.Queue.Name())
+			return fmt.Errorf("%w handler of queue %q: nil", ErrInvalid, s.Queue.options.Queue)
 		case queues[s.Queue]:
-			return fmt.Errorf("%w source %d: there is another source with queue %q", ErrInvalid, i, s.Queue.Name())
+			return fmt.Errorf("%w source %d: there is another source with queue %q", ErrInvalid, i, s.Queue.options.Queue)
 		case s.Weight < 0 || s.Weight > 1000:
-			return fmt.Errorf("%w source %d (queue %q): Weight %d; it must be from 1 to 1000, or 0 for 1", ErrInvalid, i, s.Queue.Name(), s.Weight)
+			return fmt.Errorf("%w source %d (queue %q): Weight %d; it must be from 1 to 1000, or 0 for 1", ErrInvalid, i, s.Queue.options.Queue, s.Weight)
 		case s.MaxRunning < 0 || s.MaxRunning > 10_000:
-			return fmt.Errorf("%w source %d (queue %q): MaxRunning %d; it must be from 1 to 10000, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.MaxRunning)
+			return fmt.Errorf("%w source %d (queue %q): MaxRunning %d; it must be from 1 to 10000, or 0 for no limit", ErrInvalid, i, s.Queue.options.Queue, s.MaxRunning)
 		case !(s.Rate >= 0) || math.IsInf(s.Rate, 1): // or NaN
-			return fmt.Errorf("%w source %d (queue %q): Rate %v; it must be positive, or 0 for no limit", ErrInvalid, i, s.Queue.Name(), s.Rate)
+			return fmt.Errorf("%w source %d (queue %q): Rate %v; it must be positive, or 0 for no limit", ErrInvalid, i, s.Queue.options.Queue, s.Rate)
 		}
 		queues[s.Queue] = true
 	}

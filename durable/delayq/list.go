@@ -25,7 +25,7 @@ func (a *app) inspect(ctx context.Context, s *session, ids []string) error {
 	r, err := s.Get(ctx, ids[0])
 	if err != nil {
 		if errors.Is(err, durable.ErrNotFound) {
-			err = fmt.Errorf("queue %q: %w with id %q; it may have been delivered, cancelled or deleted", s.Name(), durable.ErrNotFound, ids[0])
+			err = fmt.Errorf("queue %q: %w with id %q; it may have been delivered, cancelled or deleted", s.Options().Queue, durable.ErrNotFound, ids[0])
 		}
 		return err
 	}
@@ -117,7 +117,7 @@ func (a *app) listing(name, usage string, state *string) *cli.Command {
 			})
 		}
 		if shown == 0 {
-			a.note("queue %q has no such messages", s.Name())
+			a.note("queue %q has no such messages", s.Options().Queue)
 		}
 		return a.printTable(t)
 	}

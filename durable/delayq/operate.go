@@ -34,7 +34,7 @@ func (a *app) state(c command, property string, value bool, f func(*durable.Queu
 		if err := f(s.Queue, ctx); err != nil {
 			return err
 		}
-		return a.result(map[string]any{"queue": s.Name(), property: value}, "queue "+s.Name()+map[bool]string{true: " is ", false: " is not "}[value]+property)
+		return a.result(map[string]any{"queue": s.Options().Queue, property: value}, "queue "+s.Options().Queue+map[bool]string{true: " is ", false: " is not "}[value]+property)
 	}
 	return a.command(c)
 }
@@ -145,7 +145,7 @@ func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 		})
 	}
 	if len(all) == 0 {
-		a.note("queue %q has no consumers", s.Name())
+		a.note("queue %q has no consumers", s.Options().Queue)
 	}
 	return a.printTable(t)
 }

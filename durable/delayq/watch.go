@@ -48,7 +48,7 @@ func (a *app) watch(ctx context.Context, s *session, interval time.Duration, n i
 		case err != nil:
 			return err
 		default:
-			if err := a.show(&sample{s.Name(), stats, before}, partitions); err != nil {
+			if err := a.show(&sample{s.Options().Queue, stats, before}, partitions); err != nil {
 				return err
 			}
 			before = stats

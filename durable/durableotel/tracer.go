@@ -83,8 +83,8 @@ func recordError(span trace.Span, err error) {
 // context of the span: a copy of m.Headers gets the headers of the propagator that are valid and
 // within the limits. The span's attribute timingwheel.headers.omitted names the others in UTF-8.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
-	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
-		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
+	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
+		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
 	defer span.End()
 	t.inject(ctx, &m)
 	if id, err = q.Enqueue(ctx, m); id != "" {
@@ -97,8 +97,8 @@ func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Messag
 // EnqueueBatch calls [durable.Queue.EnqueueBatch] in one span, and returns its results. Each
 // message carries the context of that span. The messages and their headers do not change.
 func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []durable.Message) (ids []string, err error) {
-	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
-		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingBatchMessageCount(len(messages))))
+	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
+		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingBatchMessageCount(len(messages))))
 	defer span.End()
 	traced := slices.Clone(messages)
 	for i := range traced {

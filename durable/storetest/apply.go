@@ -16,7 +16,6 @@ import (
 
 var applyTests = []test{
 	{"Apply/EveryTransition", func(_ *testing.T, q *queue) { checkTransitions(q, false) }},
-	{"Apply/MixedResults", applyMixed},
 	{"Apply/Batch", applyBatch},
 	{"Apply/Unknown", applyUnknown},
 	{"Begin/Early", beginEarly},
@@ -24,7 +23,6 @@ var applyTests = []test{
 	{"Extend", extend},
 	{"Retry/Reason", retryReason},
 	{"Retry/Outcomes", retryOutcomes},
-	{"Reschedule", reschedule},
 	{"Cancel/Incarnation", cancelIncarnation},
 	{"Dead/Incarnation", deadIncarnation},
 	{"Repeat", repeat},
@@ -43,22 +41,6 @@ func applyUnknown(t *testing.T, q *queue) {
 		assert.ErrorContains(t, err, op.String())
 	}
 	assert.Equal(t, int64(1), q.count().Dead)
-}
-
-// applyMixed applies a batch whose messages have different results.
-func applyMixed(t *testing.T, q *queue) {
-	q.put(items("m", 3)...)
-	q.put(item("later", far))
-	r := changesOf(q.claim(3))
-	wrong := driver.Change{ID: r[1].ID, Token: r[1].Token + 1000}
-	outcomes := q.apply(driver.OpBegin, r[0], wrong, driver.Change{ID: "absent", Token: r[2].Token},
-		r[2], driver.Change{ID: "later"})
-	lost, done := driver.StatusLeaseLost, driver.StatusDone
-	assert.Equal(t, []driver.Status{done, lost, lost, done, lost}, statusesOf(outcomes))
-	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"}, driver.Change{ID: "later"})
-	assert.Equal(t, []driver.Status{driver.StatusFiring, done, driver.StatusNotFound, done},
-		statusesOf(outcomes))
-	assert.Equal(t, uint64(2), has(q, 0, 2, 0).Cancelled)
 }
 
 func statusesOf(outcomes []driver.Outcome) []driver.Status {
@@ -239,19 +221,6 @@ func retryOutcomes(t *testing.T, q *queue) {
 	m.pass()
 	m.makeClaim(driver.Claim{}, m.now())
 	m.compareLists(3) // a lease that expires before the message begins changes nothing
-}
-
-func reschedule(t *testing.T, q *queue) {
-	q.put(item("a", 2*far), item("b", 3*far))
-	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 4 * far})
-	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other message is now the earliest")
-	q.done(driver.OpReschedule, driver.Change{ID: "a"})
-	assert.Equal(t, []string{"a"}, idsOf(q.claim(2)))
-	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 5 * far})
-	has(q, 2, 0, 0)
-	assert.Empty(t, q.claim(2))
-	assert.Equal(t, []string{"b", "a"},
-		idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
 }
 
 // cancelIncarnation checks that Cancel with an Incarnation affects only messages that were enqueued

@@ -6,7 +6,7 @@ import (
 )
 
 // FuzzModel runs the model tests of [Run] with choices from the fuzz input, one byte per choice.
-func FuzzModel(f *testing.F, newStore Factory) {
+func FuzzModel(f *testing.F, newStore func(t testing.TB) Fixture) {
 	f.Helper()
 	const bytesOfStep, mostSteps = 8, 100
 	for seed := range uint64(4) {

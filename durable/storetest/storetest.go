@@ -18,10 +18,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Factory returns an empty store, and closes it with t.Cleanup unless the test has closed it. The
-// suite calls it several times in each test, and concurrently. The stores share nothing.
-type Factory func(t testing.TB) Fixture
-
 // Fixture is a store to test, with the capabilities that the suite may use.
 type Fixture struct {
 	Store driver.Store
@@ -50,8 +46,10 @@ type Fixture struct {
 	Bubble bool
 }
 
-// Run tests a store. Its subtests run in parallel.
-func Run(t *testing.T, newStore Factory) {
+// Run tests a store. Its subtests run in parallel. newStore returns an empty store, and closes it
+// with t.Cleanup unless the test has closed it. It is called several times in each test, and
+// concurrently. The stores share nothing.
+func Run(t *testing.T, newStore func(t testing.TB) Fixture) {
 	t.Helper()
 	for _, c := range slices.Concat(openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests,
 		deadTests, readTests, pauseTests, sharingTests, restartTests, modelTests) {
