@@ -42,11 +42,13 @@ func (d *Delivery) from() *dispatcher { return d.h.part.d }
 
 // settleCall is a call that settles a delivery. It is guarded by the dispatcher's mutex.
 type settleCall struct {
-	event  EventKind     // of the outcome; 0: released
-	done   chan struct{} // closed when the store has answered, or the call has failed
-	err    error         // set before
-	failed bool          // there was no answer, so the call may be repeated
-	taken  bool          // a caller has received the result
+	event    EventKind     // of the outcome; 0: released
+	done     chan struct{} // closed when the store has answered, or the call has failed
+	err      error         // set before
+	failed   bool          // there was no answer, so the call may be repeated
+	taken    bool          // a caller has received the result
+	prepared *Delivery     // the delivery after PrepareAck; otherwise nil
+	looking  bool          // the store has not been asked for the change: see look
 }
 
 // newDelivery returns a delivery for a message that was taken: for the run of its handler, or for
@@ -99,6 +101,27 @@ func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, 
 		then()
 	})
 	return own
+}
+
+// PrepareAck is for store packages whose AckTx acknowledges a delivery in the caller's transaction,
+// which programs call instead. It returns the backend and the batch that the transaction applies,
+// if the message is firing with the token: a repetition could return Done without an effect. The
+// delivery can be prepared again, for another attempt of the transaction. The error is
+// [ErrLeaseLost] if the delivery was settled, is being settled, or has lost its lease.
+//
+// From then on, the result of the handler or a call that settles the delivery first checks whether
+// the transaction has committed. If it has, the delivery is over, and the call returns nil. If not,
+// the result or call has its usual effect, except that an acknowledgement releases the message and
+// returns an error, which for a handler is passed to Options.OnError.
+func (d *Delivery) PrepareAck() (driver.Backend, driver.Batch, error) {
+	op, change := d.endRun(driver.OpAck, d.h.change())
+	d.from().mu.Lock()
+	defer d.from().mu.Unlock()
+	if d.h.gone() || d.h.isSettling() || d.h.settling != nil && !d.h.isPrepared() {
+		return nil, driver.Batch{}, fmt.Errorf("durable: message %q: %w", d.ID, ErrLeaseLost)
+	}
+	d.h.settling = &settleCall{prepared: d, failed: true}
+	return d.from().q.backend, driver.Batch{Partition: d.h.part.index, Op: op, Changes: []driver.Change{change}}, nil
 }
 
 // Ack acknowledges the message and removes it from the queue. [ErrLeaseLost] means that the
@@ -203,45 +226,87 @@ func (d *Delivery) send(op driver.Op, change driver.Change, cause error, then fu
 		return d.h.settling, false
 	}
 	c = &settleCall{event: outcomeEvent(op, &change), done: make(chan struct{})}
+	if d.h.isPrepared() {
+		c.prepared, c.looking = d, true
+	}
 	d.h.settling = c
 	d.from().pending++
 	d.from().mu.Unlock()
-	if cause != nil {
-		d.logFailure(&change, cause)
-	}
-	change.ID, change.Token = d.h.record.ID, d.h.record.Token
 	var start time.Time
 	if d.from().q.options.OnEvent != nil {
 		start = time.Now()
 	}
-	d.h.part.changes[op].send(change, func(a answer, err error) {
-		defer d.from().done() // after OnEvent and OnError
-		if err = d.answered(c, a, err); err == nil {
-			d.h.emit(Event{Kind: c.event, Err: cause, Delay: change.Delay}, start)
-		}
-		then(err)
-	})
+	if c.looking {
+		go c.look(d, op, change, cause, start, then)
+	} else {
+		c.ask(d, op, change, cause, start, then)
+	}
 	return c, true
 }
 
+// ask sends the call.
+func (c *settleCall) ask(d *Delivery, op driver.Op, change driver.Change, cause error, start time.Time, then func(error)) {
+	if cause != nil {
+		d.logFailure(&change, cause)
+	}
+	change.ID, change.Token = d.h.record.ID, d.h.record.Token
+	d.h.part.changes[op].send(change, func(a answer, err error) {
+		c.end(d, a, err, Event{Kind: outcomeEvent(op, &change), Err: cause, Delay: change.Delay}, start, then)
+	})
+}
+
+// look asks the store whether a transaction has acknowledged the message of a prepared delivery,
+// which is then over. Otherwise it makes the call, or a release instead of an acknowledgement.
+func (c *settleCall) look(d *Delivery, op driver.Op, change driver.Change, cause error, start time.Time, then func(error)) {
+	if firing, err := d.h.firing(); !firing {
+		c.end(d, answer{Outcome: driver.Outcome{Status: driver.StatusLeaseLost}}, err, Event{}, start, then)
+		return
+	}
+	if op == driver.OpAck || change.Incarnation != 0 && change.Reason == "" {
+		op, change, c.err = driver.OpRelease, driver.Change{}, errNotCommitted
+	}
+	c.looking = false
+	c.ask(d, op, change, cause, start, then)
+}
+
+var errNotCommitted = errors.New("the transaction that acknowledges the message has not committed, so the message was released")
+
+// end ends the call with the store's answer. The event is that of a call that succeeds.
+func (c *settleCall) end(d *Delivery, a answer, err error, e Event, start time.Time, then func(error)) {
+	defer d.from().done() // after OnEvent and OnError
+	if err = d.answered(c, a, err); err == nil {
+		if c.prepared != nil && a.Status != driver.StatusDone { // the transaction has committed
+			op, change := d.endRun(driver.OpAck, driver.Change{})
+			e = Event{Kind: outcomeEvent(op, &change), Delay: change.Delay}
+		}
+		d.h.emit(e, start)
+	}
+	then(err)
+}
+
 // answered processes the store's answer. If there is no answer, the lease is kept for another
-// attempt. NotFound is a success only for an Ack that was repeated after an unanswered Ack.
+// attempt. NotFound is a success only for an Ack that was repeated after an unanswered Ack. If a
+// prepared delivery is over, and its lease cannot have ended, the transaction has committed.
 func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	d.from().mu.Lock()
 	defer d.from().mu.Unlock()
 	before := cmp.Or(d.h.unanswered, c.event)
 	a.repeated = a.repeated || d.h.unanswered != 0
-	if c.failed = err != nil; c.failed {
-		d.h.unanswered = before
-	} else {
+	held := time.Now().Before(d.h.until)
+	committed := c.prepared != nil && a.Status != driver.StatusDone && held && !a.repeated && !d.h.gone()
+	switch c.failed = err != nil; {
+	case !c.failed:
 		d.from().forget(d.h)
+	case !c.looking:
+		d.h.unanswered = cmp.Or(before, EventError) // EventError: of a release
 	}
-	switch done := a.repeated && time.Now().Before(d.h.until); {
+	switch done := a.repeated && held; {
+	case committed && err == nil:
 	case err != nil || done && before == EventAcked && c.event == EventAcked && a.Status == driver.StatusNotFound: // the earlier Ack
 	case before != c.event && before.retries() && c.event.retries():
 		err = unknown(ErrLeaseLost) // the store does not tell which of them has taken effect
 	default:
-		err = a.checkHolder()
+		err = cmp.Or(a.checkHolder(), c.err)
 	}
 	c.err = err
 	close(c.done)

@@ -583,6 +583,14 @@ func (d *dispatcher) extend(h *heldMessage) {
 				h.run.cancel(ErrInterrupted)
 			}
 		case h.isSettling(): // the message was settled, and the answer has not arrived yet
+		case h.isPrepared(): // the transaction may have committed while the handler runs
+			d.pending++
+			go func(prepared *Delivery) {
+				defer d.done()
+				if firing, err := h.firing(); !firing && err == nil {
+					prepared.settleLater(driver.OpAck, driver.Change{}, nil, func() {})
+				}
+			}(h.settling.prepared)
 		default:
 			d.loseLease(h)
 		}

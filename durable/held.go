@@ -1,6 +1,8 @@
 package durable
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +80,23 @@ func (h *heldMessage) unsettled() bool {
 
 // isSettling reports whether the store was asked to end the delivery, and may have done so.
 func (h *heldMessage) isSettling() bool { return h.settling != nil && !h.settling.failed }
+
+// isPrepared reports whether a transaction may have acknowledged the message: see PrepareAck.
+func (h *heldMessage) isPrepared() bool { return h.settling != nil && h.settling.prepared != nil }
+
+// firing asks the store whether the message is firing with the token of this delivery. It is called
+// without the mutex.
+func (h *heldMessage) firing() (firing bool, err error) {
+	err = h.part.q.retry(func(ctx context.Context) error {
+		r, err := h.part.q.backend.Get(ctx, h.part.index, h.record.ID)
+		firing = err == nil && r.State == driver.StateFiring && r.Token == h.record.Token
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	return firing, err
+}
 
 // runningFor returns how long the message has been in a handler, or with a receiver.
 func (h *heldMessage) runningFor(now time.Time) time.Duration {

@@ -237,22 +237,58 @@ func putError(id string, status driver.Status, err error) error {
 // with the error of each message, and ids has the ids of all messages. Errors and the end of ctx
 // have the same meaning as in [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
+	requests, err := newRequests(ctx, q, messages)
+	if err != nil {
+		return nil, err
+	}
+	ids = make([]string, len(requests))
+	for i := range requests {
+		ids[i] = requests[i].item.ID
+	}
+	return ids, putAll(ctx, q, requests)
+}
+
+// newRequests returns the requests to store messages.
+func newRequests(ctx context.Context, q *Queue, messages []Message) ([]putRequest, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
 	}
-	items := make([]driver.PutItem, len(messages))
-	ids = make([]string, len(messages))
-	for i := range messages {
-		m := messages[i]
+	requests := make([]putRequest, len(messages))
+	for i, m := range messages {
 		if m.ID == "" {
 			m.ID = newID(q)
 		}
-		if items[i], err = newItem(ctx, q, &m); err != nil {
+		item, err := newItem(ctx, q, &m)
+		if err != nil {
 			return nil, fmt.Errorf("durable: enqueue: message %d: %w", i, err)
 		}
-		ids[i] = m.ID
+		requests[i] = putRequest{item, m.Replace}
 	}
-	return ids, q.putAll(ctx, messages, items)
+	return requests, nil
+}
+
+// Prepare is for store packages whose EnqueueTx stores messages in the caller's transaction, which
+// programs call instead. It returns the backend, and the messages with their ids, in the order in
+// which the backend must store them. Errors are those of [Queue.EnqueueBatch].
+func (q *Queue) Prepare(ctx context.Context, messages ...Message) (driver.Backend, []driver.Put, error) {
+	requests, err := newRequests(ctx, q, messages)
+	if err != nil {
+		return nil, nil, err
+	}
+	var puts []driver.Put
+	last := make([]int, len(q.parts)) // the number of puts up to the last one of each partition
+	for _, r := range requests {
+		p := contract.PartitionOf(r.item.ID, len(q.parts))
+		same := func(item driver.PutItem) bool { return item.ID == r.item.ID }
+		n := last[p]
+		if n == 0 || puts[n-1].Replace != r.replace || len(puts[n-1].Items) == driver.MaxBatch ||
+			slices.ContainsFunc(puts[n-1].Items, same) {
+			puts = append(puts, driver.Put{Partition: p, Replace: r.replace})
+			n = len(puts)
+		}
+		last[p], puts[n-1].Items = n, append(puts[n-1].Items, r.item)
+	}
+	return q.backend, puts, nil
 }
 
 // BatchError contains the errors of [Queue.EnqueueBatch]. errors.Is and errors.As examine each of
@@ -288,23 +324,22 @@ func (e *BatchError) Unwrap() []error {
 
 // putAll passes to each partition as many messages at a time as there is room for, so that they
 // share calls.
-func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
-	calls := make([]*call[putRequest, driver.Status], len(items))
-	errs := make([]error, len(items))
-	request := func(i int) putRequest { return putRequest{items[i], messages[i].Replace} }
-	for next := 0; next < len(items); {
+func putAll(ctx context.Context, q *Queue, requests []putRequest) error {
+	calls := make([]*call[putRequest, driver.Status], len(requests))
+	errs := make([]error, len(requests))
+	for next := 0; next < len(requests); {
 		byPart := make([][]*call[putRequest, driver.Status], len(q.parts))
-		err := q.limiter.acquire(ctx, request(next).size())
+		err := q.limiter.acquire(ctx, requests[next].size())
 		if err != nil {
-			for i := next; i < len(items); i++ {
+			for i := next; i < len(requests); i++ {
 				errs[i] = err
 			}
 			break
 		}
-		for admitted := true; admitted; admitted = next < len(items) && q.limiter.tryAcquire(request(next).size()) {
-			c := newCall[putRequest, driver.Status](request(next))
+		for admitted := true; admitted; admitted = next < len(requests) && q.limiter.tryAcquire(requests[next].size()) {
+			c := newCall[putRequest, driver.Status](requests[next])
 			c.limiter, c.bytes = q.limiter, c.request.size()
-			p := contract.PartitionOf(items[next].ID, len(q.parts))
+			p := contract.PartitionOf(c.request.item.ID, len(q.parts))
 			calls[next], byPart[p] = c, append(byPart[p], c)
 			next++
 		}
@@ -316,11 +351,11 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 	}
 	for i, c := range calls {
 		var status driver.Status
-		err := errs[i]
+		err, id := errs[i], requests[i].item.ID
 		if c != nil {
-			status, err = q.part(items[i].ID).puts.wait(ctx, c)
+			status, err = q.part(id).puts.wait(ctx, c)
 		}
-		errs[i] = putError(items[i].ID, status, err)
+		errs[i] = putError(id, status, err)
 	}
 	if e := (&BatchError{errs}); len(e.Unwrap()) > 0 {
 		return e
