@@ -60,10 +60,10 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 	}
 	p.counters.Enqueued++
 	r := &record{msg: driver.Record{
-		ID: item.ID, Body: item.Body, Enqueued: Floor(t.now), Due: dueAt(t.now, item.At, item.Delay),
+		ID: item.ID, Body: item.Body, Enqueued: contract.Floor(t.now), Due: contract.DueAt(t.now, item.At, item.Delay),
 		MaxAttempts: item.MaxAttempts, State: driver.StateScheduled,
 	}}
-	r.plan(item.Repeat)
+	contract.Plan(&r.msg, item.Repeat)
 	p.add(r)
 	return driver.StatusDone, nil
 }
@@ -76,9 +76,9 @@ func (t *tx) putFiring(l *lease, item *driver.PutItem) (driver.Status, error) {
 	}
 	t.p.counters.Enqueued++
 	t.p.change()
-	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, Floor(t.now)
+	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, contract.Floor(t.now)
 	l.enqueued, l.replaced = min(l.enqueued, r.msg.Enqueued), max(l.replaced, r.msg.Enqueued)
-	replan(t.p, l, r, item.Repeat, dueAt(t.now, item.At, item.Delay))
+	replan(t.p, l, r, item.Repeat, contract.DueAt(t.now, item.At, item.Delay))
 	return driver.StatusDone, nil
 }
 
@@ -123,7 +123,7 @@ func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
 	case t.p.counters.Paused:
 		o.Status = driver.StatusPaused
 		return
-	case l.at > Floor(t.now).Add(b.Lead):
+	case l.at > contract.Floor(t.now).Add(b.Lead):
 		o.Status = driver.StatusEarly
 		return
 	default:
@@ -133,7 +133,7 @@ func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
 	o.Status = driver.StatusDone
 	t.call.Waits = t.call.Waits || l.crashed
 	if b.Visibility > 0 {
-		t.p.leases.renew(l, after(t.now, b.Visibility))
+		t.p.leases.renew(l, contract.After(t.now, b.Visibility))
 		o.Lease = l.end
 	}
 }
@@ -148,7 +148,7 @@ func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	if l.firing && c.Begun > 0 {
 		lease = c.Begun
 	}
-	t.p.leases.renew(l, leaseEnd(t.now, l.at, lease))
+	t.p.leases.renew(l, contract.LeaseEnd(t.now, l.at, lease))
 	o.Status, o.Lease = driver.StatusDone, l.end
 	if l.firing && l.marked() {
 		o.Status = driver.StatusInterrupted
@@ -169,73 +169,22 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	case !l.firing:
 		return driver.StatusLeaseLost, nil
 	case l.marked() || op == driver.OpAck || op == driver.OpExpire:
-		return t.remove(op, c, l), nil
+		contract.Removes(&p.counters.Counters, op, c, l.marked(), "")
+		p.drop(l.place(), 0)
+		return driver.StatusDone, nil
 	}
 	r, err := p.table.read(l.place())
 	switch {
 	case err != nil:
 		return 0, err
-	case op == driver.OpRetry && c.Again && c.Incarnation != 0 && r.msg.Repeat == "":
-		return t.remove(op, c, l), nil
+	case contract.Removes(&p.counters.Counters, op, c, false, r.msg.Repeat):
+		p.drop(l.place(), 0)
+		return driver.StatusDone, nil
 	}
-	t.settle(op, c, r)
+	r.msg.Token, r.last = c.Token, op
+	contract.Settle(&p.counters.Counters, &r.msg, op, c, t.now)
 	p.move(l.place(), r)
 	return driver.StatusDone, nil
-}
-
-// remove removes a firing message by the transition that ends its lease.
-func (t *tx) remove(op driver.Op, c *driver.Change, l *lease) driver.Status {
-	switch {
-	case op == driver.OpExpire:
-		t.p.counters.Expired++
-	case op == driver.OpAck || op == driver.OpRetry && c.Again && (c.Incarnation == 0 || c.Reason == ""):
-		t.p.counters.Acked++
-	default:
-		t.p.counters.Cancelled++
-	}
-	t.p.drop(l.place(), 0)
-	return driver.StatusDone
-}
-
-// settle makes a retry, buries a message, or releases one that is planned for later.
-func (t *tx) settle(op driver.Op, c *driver.Change, r *record) {
-	r.msg.Token, r.last = c.Token, op
-	if op != driver.OpRelease {
-		r.msg.Reason = contract.CutReason(c.Reason)
-	}
-	switch {
-	case op == driver.OpRelease:
-		r.msg.Due = max(r.msg.Due, r.msg.Planned)
-		return
-	case op == driver.OpBury:
-	case !c.Again || c.Incarnation == 0:
-		r.msg.Due = max(dueAt(t.now, c.At, c.Delay), r.msg.Planned)
-	case c.Incarnation == r.msg.Planned:
-		r.msg.Due = dueAt(t.now, c.At, c.Delay)
-	default: // the series was changed during the run
-		r.msg.Due = max(r.msg.Planned, Floor(t.now))
-	}
-	switch {
-	case op == driver.OpBury:
-		r.failed()
-		t.bury(r)
-	case c.Again:
-		if c.Incarnation != 0 && c.Reason != "" { // the last attempt has failed
-			t.p.counters.Retried++
-		} else {
-			t.p.counters.Acked++
-			t.p.counters.Enqueued++
-		}
-		if c.Incarnation != 0 {
-			r.msg.Planned = r.msg.Due
-		}
-		r.msg.Attempts, r.msg.Crashes, r.msg.Postponed = 0, 0, 0
-	case c.Uncounted:
-		r.msg.Postponed = increment(r.msg.Postponed)
-	default:
-		t.p.counters.Retried++
-		r.failed()
-	}
 }
 
 // repeat returns the status of a transition whose lease has ended. It is StatusDone if the
@@ -258,22 +207,6 @@ func (t *tx) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
 		return driver.StatusLeaseLost, nil
 	}
 	return driver.StatusDone, nil
-}
-
-// giveUp ends the deliveries of a message that ends its process too often. A recurring message
-// waits for Replay. Others become dead.
-func (t *tx) giveUp(r *record) {
-	if r.msg.Repeat == "" {
-		t.bury(r)
-		return
-	}
-	r.msg.Due, r.last = driver.Never, 0
-}
-
-// bury makes a record that of a dead letter.
-func (t *tx) bury(r *record) {
-	r.msg.State, r.msg.Died, r.last = driver.StateDead, Floor(t.now), r.last&^opCrash
-	t.p.counters.Buried++
 }
 
 // cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
@@ -301,7 +234,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		return driver.StatusDone, nil
 	}
 	if r.last &= opCrash; op != driver.OpRepeat || c.Repeat != "" {
-		r.msg.Due = dueAt(t.now, c.At, c.Delay)
+		r.msg.Due = contract.DueAt(t.now, c.At, c.Delay)
 	}
 	if l != nil {
 		r.msg.Token = l.token
@@ -311,7 +244,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 	if op == driver.OpRepeat {
 		r.msg.Repeat = c.Repeat
 	}
-	r.plan(r.msg.Repeat)
+	contract.Plan(&r.msg, r.msg.Repeat)
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }
@@ -328,7 +261,7 @@ func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) d
 	case c.Repeat == "":
 		replan(t.p, l, r, "", r.msg.Planned)
 	default:
-		replan(t.p, l, r, c.Repeat, dueAt(t.now, c.At, c.Delay))
+		replan(t.p, l, r, c.Repeat, contract.DueAt(t.now, c.At, c.Delay))
 	}
 	if op == driver.OpCancel {
 		return driver.StatusFiring
@@ -363,9 +296,8 @@ func (t *tx) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error
 		return driver.StatusDone, nil
 	}
 	from := r.place()
-	r.msg.State, r.msg.Due, r.msg.Died = driver.StateScheduled, after(t.now, c.Delay), 0
-	r.msg.Attempts, r.msg.Crashes, r.msg.Postponed, r.last = 0, 0, 0, 0
-	r.plan(r.msg.Repeat)
+	r.last = 0
+	contract.Replay(&r.msg, t.now, c.Delay)
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
@@ -134,28 +133,6 @@ type record struct {
 	last driver.Op // the transition that wrote it, if a repetition of it is recognized; otherwise 0 or opCrash
 }
 
-// plan makes a record's next delivery a run of a series, or of none if repeat is empty.
-func (r *record) plan(repeat string) {
-	r.msg.Repeat, r.msg.Planned = repeat, 0
-	if repeat != "" {
-		r.msg.Planned = r.msg.Due
-	}
-}
-
-// failed counts a failed delivery.
-func (r *record) failed() { r.msg.Attempts, r.msg.Postponed = increment(r.msg.Attempts), 0 }
-
-// crash counts a crash of a message that a process had begun.
-func (r *record) crash(process string, now time.Time) {
-	m := &r.msg
-	m.Crashes, m.Postponed, r.last = increment(m.Crashes), 0, opCrash
-	m.Reason = fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", m.Crashes, process)
-	if delay := contract.CrashDelay(m.Crashes); delay > 0 {
-		m.Due = after(now, delay)
-	}
-	m.Due = max(m.Due, m.Planned)
-}
-
 const opCrash = 1 << 7 // the claim that takes the message checks its crashes
 
 // encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n (1) ‖ n uvarints ‖ reason ‖ repeat ‖
@@ -227,6 +204,3 @@ func (r *record) place() place {
 	}
 	return place{kindScheduled, key{r.msg.Due, r.msg.ID}}
 }
-
-// increment returns n+1, or the largest number that a record can hold.
-func increment(n int) int { return min(n+1, math.MaxInt32) }

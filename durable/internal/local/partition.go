@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // partition is a partition of a queue: its messages in the DB, and its leases in memory.
@@ -67,7 +68,8 @@ func (p *partition) countCrashes() {
 				p.counters.Cancelled++
 				p.drop(at, 0)
 			} else {
-				r.crash(process, p.s.shared.Now())
+				r.last = opCrash
+				contract.Crash(&r.msg, process, p.s.shared.Now())
 				p.move(at, r)
 			}
 		}
@@ -208,7 +210,7 @@ func (p *partition) endCall(before driver.Instant) {
 func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	exceeded := func() bool {
 		return p.counters.Dead > int64(limits.DeadLimit) || p.counters.Dead > 1 && p.counters.DeadBytes > limits.DeadBytes ||
-			p.oldestDead != 0 && p.oldestDead.Add(limits.DeadAge) <= Floor(now)
+			p.oldestDead != 0 && p.oldestDead.Add(limits.DeadAge) <= contract.Floor(now)
 	}
 	if !exceeded() {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Shared holds what outlives a [State]: the clock, and the members and watchers of queues.
@@ -47,10 +48,10 @@ type members struct {
 func (m *members) beat(now time.Time, member driver.Member, ttl time.Duration) []driver.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.advance(Floor(now))
+	m.advance(contract.Floor(now))
 	delete(m.all, member.Name)
 	if ttl > 0 {
-		member.Seen, member.Until = Floor(now), after(now, ttl)
+		member.Seen, member.Until = contract.Floor(now), contract.After(now, ttl)
 		member.Partitions = slices.Clone(member.Partitions)
 		m.all[member.Name] = member
 	}
@@ -111,32 +112,4 @@ func (h *hints) send(hint driver.Hint) {
 		default:
 		}
 	}
-}
-
-// Floor returns the last instant that is not after t. It is at least 1, because 0 means none.
-func Floor(t time.Time) driver.Instant {
-	return max(1, min(driver.Instant(t.UnixMilli()), driver.Never))
-}
-
-// after returns the first instant that is not before now plus d, or Floor(now) if d <= 0. It rounds
-// the sum and not its parts, because now may be between two milliseconds.
-func after(now time.Time, d time.Duration) driver.Instant {
-	if d <= 0 {
-		return Floor(now)
-	}
-	return driver.InstantOf(now.Add(d))
-}
-
-// dueAt returns the due time of a message: at, or now if that is later. If at is 0, the message is
-// due after delay.
-func dueAt(now time.Time, at driver.Instant, delay time.Duration) driver.Instant {
-	if at != 0 {
-		return max(Floor(now), min(at, driver.Never))
-	}
-	return after(now, delay)
-}
-
-// leaseEnd returns the instant d after now, or d after the due time if that is later.
-func leaseEnd(now time.Time, due driver.Instant, d time.Duration) driver.Instant {
-	return max(after(now, d), due.Add(d))
 }
