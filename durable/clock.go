@@ -68,7 +68,7 @@ func (c *serverClock) until(i driver.Instant) time.Duration {
 	if !known {
 		return 0
 	}
-	return saturatedSub(i, ahead+time.Since(processStart))
+	return time.Duration(min(i, maxNanoInstant))*time.Millisecond - ahead - time.Since(processStart)
 }
 
 // now returns the lower bound of the store's clock. Before the first reading it returns this
@@ -116,15 +116,6 @@ func (c *serverClock) ahead() (time.Duration, bool) {
 		e = o
 	}
 	return e.ahead, e.known
-}
-
-// saturatedSub returns the time from now to an instant, at most 290 years. now is the time since
-// 1970.
-func saturatedSub(i driver.Instant, now time.Duration) time.Duration {
-	if i > maxNanoInstant {
-		i = maxNanoInstant
-	}
-	return time.Duration(i)*time.Millisecond - now
 }
 
 // maxNanoInstant is the last instant that fits into nanoseconds since 1970, minus a year for sums.

@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// Store holds queues: in memory ([memstore]), in a directory ([pebblestore]) or on Redis
-// ([redisstore]). One of these packages creates the store, and the caller passes it to
-// durable.Open. A store may hold several queues.
+// Store holds queues: in memory ([memstore]), in a directory ([pebblestore]), on Redis
+// ([redisstore]) or in PostgreSQL ([pgstore]). One of these packages creates the store, and the
+// caller passes it to durable.Open. A store may hold several queues.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
+// [pgstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pgstore
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
 	// Open opens a queue. If the queue does not exist, Open creates it, with the defaults of
@@ -111,7 +112,8 @@ type Config struct {
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
-// series of at most 255 bytes. Transitions are declared ones.
+// series of at most 255 bytes, both in UTF-8 without control characters. Transitions are declared
+// ones.
 //
 // An error wraps [ErrBroken] if no call will succeed before the store is reopened or its data is
 // restored. The queue then returns the error to its callers immediately, and its consumers end.
@@ -261,7 +263,7 @@ type Record struct {
 	Token       uint64  // of the last claim; 0: none
 	LeaseEnd    Instant // of leased and firing messages
 	Died        Instant // of dead letters
-	Reason      string  // the last error, at most 512 bytes
+	Reason      string  // the last error, at most 512 bytes; a store may replace bytes that are not text
 	Repeat      string  // as in PutItem
 	Planned     Instant // of recurring messages: time of the run; Never, if firing: marked, see Backend
 	Postponed   int     // postponements since its last failure, crash or Again
@@ -469,7 +471,7 @@ const (
 	StatusFiring             // the message has begun; also for a Put with Replace
 	StatusNotFound           // no such message, or dead (Replay and Purge: not dead)
 	StatusLeaseLost          // the token is not the current one: the lease is over
-	StatusEarly              // Begin: the message is not due yet
+	StatusEarly              // Begin: the message is not due yet, or another transition of it is in progress
 	StatusPaused             // Begin: the partition is paused
 	StatusDead               // Put: a dead letter with this id exists
 	StatusInterrupted        // Cancel with Interrupt, Extend: done, and the firing message is marked

@@ -3,8 +3,8 @@ package driver
 import "time"
 
 // Instant is a time on a store's clock in milliseconds since 1970. Only this clock determines
-// whether a message is due. It is the server's clock for Redis, and the wall clock of the process
-// for other stores.
+// whether a message is due. It is the server's clock for Redis and PostgreSQL, and the wall clock
+// of the process for other stores.
 type Instant int64
 
 // Never is later than every other instant. Sums of an instant and a delay saturate at Never.

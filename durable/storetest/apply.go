@@ -168,7 +168,7 @@ func retryReason(t *testing.T, q *queue) {
 		"unicode": "a" + strings.Repeat("語", contract.MaxReason),
 		"exact":   strings.Repeat("y", contract.MaxReason),
 		"empty":   "",
-		"special": "line\nbreak\x00 \"quoted\" {} %s 😀",
+		"special": "line\nbreak \"quoted\" {} %s 😀",
 	} {
 		q := q.in(name)
 		for id, op := range map[string]driver.Op{"retry": driver.OpRetry, "bury": driver.OpBury} {

@@ -148,17 +148,10 @@ func (m *model) at(now time.Time) driver.Instant {
 
 // series returns a Repeat. Half of the messages are recurring.
 func (m *model) series() string {
-	return strings.Repeat("\x00", max(0, m.random.IntN(512)-256))
+	return strings.Repeat("*", max(0, m.random.IntN(512)-256))
 }
 
 func horizonOf(m *model) time.Duration { return m.units(4) + 30*time.Second }
-
-func leadOf(m *model) time.Duration {
-	if m.random.IntN(2) == 0 {
-		return 0
-	}
-	return horizonOf(m)
-}
 
 func visibilityOf(m *model) time.Duration {
 	if !m.movable && m.random.IntN(2) == 0 {
@@ -448,7 +441,7 @@ func (m *model) claimAgain(c driver.Claim, unseen []*refMessage) driver.Claimed 
 
 func (m *model) stepApply() {
 	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpRepeat))),
-		Visibility: visibilityOf(m), Lead: leadOf(m)}
+		Visibility: visibilityOf(m), Lead: horizonOf(m) * time.Duration(m.random.IntN(2))}
 	if m.random.IntN(3) == 0 {
 		b.Op = driver.OpBegin // many transitions need begun messages
 	}

@@ -25,7 +25,7 @@ var putTests = []test{
 
 func putRecord(t *testing.T, q *queue) {
 	before := q.now()
-	repeat := strings.Repeat("\x00\xff\n", 85) // 255 bytes
+	repeat := strings.Repeat("é*", 85) // 255 bytes
 	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7, Repeat: repeat})
 	after := q.now()
 	r := q.get("a")
