@@ -7,27 +7,20 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Limits of one step of an audit: the number of ids, and the bytes of the records that the server
-// reads.
 const (
-	auditIDs   = 256
-	auditBytes = 1 << 20
+	auditIDs    = 256              // of one step of an audit
+	auditBytes  = 1 << 20          // of the records that the server reads in a step
+	orphanLease = 30 * time.Second // for messages in flight put back, at least: the default Visibility
 )
-
-// orphanLease is the shortest lease of messages in flight put back: the default Visibility.
-const orphanLease = 30 * time.Second
 
 // Audit implements [driver.Auditor]. It goes through the partition in small steps, between which
 // other calls run. A message that moves at the same time may be counted twice. Each member and each
 // state without a record is counted. A dead letter without a state counts as an orphan; it stays
 // dead, without its reason and its counts. A repair counts missing keys as lost ones. The sum of
-// the bodies of dead letters is not compared if the set of dead letters keeps changing. Audit takes
-// O(n log n) in a partition of n.
-func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.AuditReport, error) {
-	var report driver.AuditReport
+// the bodies of dead letters is not compared if their set keeps changing. Audit takes O(n log n).
+func (b *backend) Audit(ctx context.Context, part int, repair bool) (report driver.AuditReport, err error) {
 	var damaged string
 	if repair { // keys that no claim has missed count as lost
-		var err error
 		if damaged, err = b.createKeys(ctx, part, ""); err != nil {
 			return report, err
 		}
@@ -40,7 +33,7 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 			return report, err
 		}
 	}
-	err := b.auditDead(ctx, part, repair, &report)
+	err = b.auditDead(ctx, part, repair, &report)
 	if err == nil && damaged != "" {
 		_, err = b.createKeys(ctx, part, damaged)
 	}
@@ -106,8 +99,7 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 	}
 }
 
-// auditDead compares Counts.DeadBytes with the dead letters. If the set of dead letters has changed
-// between two steps, auditDead begins again, at most twice.
+// auditDead compares Counts.DeadBytes with the dead letters, again if they change, at most twice.
 func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
 	var rank, sum int64
 	var set string

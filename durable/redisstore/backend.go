@@ -17,7 +17,7 @@ type backend struct {
 	latest     atomic.Pointer[driver.Config] // with the limits at the last heartbeat
 	queue      keyGroup                      // the keys of the members, and of the queue
 	partitions []partition
-	publish    string         // the command by which scripts send hints: PUBLISH or SPUBLISH
+	publish    string         // the command by which scripts send hints: publish or spublish
 	limits     []any          // of a partition: messages and bytes
 	channels   map[string]int // partitions by their channels
 	meta       meta
@@ -31,7 +31,7 @@ var (
 
 func newBackend(s *Store, config driver.Config, m meta, sharded, clustered bool) *backend {
 	prefix, queue := s.options.Prefix, config.Queue
-	b := &backend{store: s, config: config, meta: m, publish: "PUBLISH", channels: make(map[string]int)}
+	b := &backend{store: s, config: config, meta: m, publish: "publish", channels: make(map[string]int)}
 	b.queue = keyGroup{
 		name:  fmt.Sprintf("queue %q", queue),
 		keys:  []any{queueKey(prefix, queue, "members"), queueKey(prefix, queue, "hosts"), queueKey(prefix, queue, "meta")},
@@ -43,7 +43,7 @@ func newBackend(s *Store, config driver.Config, m meta, sharded, clustered bool)
 	}
 	b.limits = []any{cmp.Or(s.options.PartitionMessages, messages), cmp.Or(s.options.PartitionBytes, bytes)}
 	if sharded {
-		b.publish = "SPUBLISH"
+		b.publish = "spublish"
 	}
 	b.latest.Store(&config)
 	for i := range config.Partitions {
@@ -101,12 +101,10 @@ type partition struct {
 	channel string
 }
 
-// partitionTypes are the types of the keys of a partition.
-var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash"}
-
 func newPartition(prefix, queue string, p int) partition {
 	base := fmt.Sprintf("%s:{%s:%d}:", prefix, queue, p)
-	k := partition{keyGroup{name: fmt.Sprintf("queue %q, partition %d", queue, p), types: partitionTypes}, base + "h"}
+	k := partition{keyGroup{name: fmt.Sprintf("queue %q, partition %d", queue, p)}, base + "h"}
+	k.types = []string{"hash", "hash", "zset", "zset", "zset", "hash"}
 	for _, name := range "msdlxc" {
 		k.keys = append(k.keys, base+string(name))
 	}

@@ -19,11 +19,9 @@ const (
 	width        = 7 // of times and tokens
 )
 
-// recordVersion is the version of the records that this package reads and writes.
-const recordVersion = 1
+const recordVersion = 1 // of the records that this package reads and writes
 
-// millis returns a duration in milliseconds, rounded up, and at most [driver.Never]. A negative
-// duration is 0.
+// millis returns a duration in milliseconds, rounded up, from 0 to [driver.Never].
 func millis(d time.Duration) int64 { return int64(driver.Instant(0).Add(d)) }
 
 // timeArg returns a time for scripts: a positive number is absolute, any other a negated delay.
@@ -34,8 +32,7 @@ func timeArg(at driver.Instant, delay time.Duration) string {
 	return strconv.FormatInt(-millis(delay), 10)
 }
 
-// packToken encodes a token as in a state. A token that is too large becomes a token that no
-// message has.
+// packToken encodes a token as in a state. One that is too large becomes one that no message has.
 func packToken(token uint64) []byte {
 	if token >= 1<<(8*width) {
 		token = math.MaxUint64

@@ -91,8 +91,7 @@ func kindOf(err error) error {
 	return nil
 }
 
-// nameWrongKey adds the name of the key to an error about a key of a wrong type, because the server
-// does not name the key.
+// nameWrongKey adds the name of the key to an error about a wrong type, as the server does not.
 func (s *Store) nameWrongKey(ctx context.Context, err error, on keyGroup) error {
 	if !strings.Contains(err.Error(), "WRONGTYPE ") {
 		return err
@@ -109,10 +108,9 @@ func (s *Store) nameWrongKey(ctx context.Context, err error, on keyGroup) error 
 	return err
 }
 
-// reloadSlots makes the client of a Cluster reload the slot map if a call has failed. By itself the
-// client reloads the map when a node reports that a slot has moved. If a node no longer answers,
-// the client keeps calling that node until the next regular refresh, a minute later. ReloadState
-// works in the background and limits its own rate.
+// reloadSlots makes the client of a Cluster reload the slot map, in the background, if a call has
+// failed. By itself the client keeps calling a node that no longer answers until the next regular
+// refresh, a minute later. ReloadState limits its own rate.
 func (s *Store) reloadSlots(ctx context.Context, err error) {
 	client, ok := s.client.(*redis.ClusterClient)
 	if ok && err != nil && errors.Is(kindOf(err), driver.ErrUnavailable) {

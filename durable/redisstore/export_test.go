@@ -6,8 +6,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// WatchStart is how long Watch waits for the subscription.
-const WatchStart = watchStartTimeout
+// WatchStart is how long Watch waits for the subscription, and WatchPing how long a connection is
+// silent before a PING.
+const WatchStart, WatchPing = watchStartTimeout, watchPingAfter
 
 // ClaimHash is the hash of claim.lua.
 var ClaimHash = claimScript.hash

@@ -96,8 +96,7 @@ func (l lister) Queues(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil // a key is on two masters while its slot moves
 }
 
-// DeleteQueue deletes one partition after another. For 30 days a small key of each remains, so that
-// processes that have the queue open notice.
+// DeleteQueue deletes one partition after another, and leaves notes: see the package comment.
 func (l lister) DeleteQueue(ctx context.Context, queue string) error {
 	partitions, created := 0, ""
 	b := newBackend(l.s, driver.Config{Queue: queue, Partitions: contract.MaxPartitions}, meta{}, false, false)

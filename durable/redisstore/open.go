@@ -18,9 +18,6 @@ import (
 // formatVersion is the version of the keys and their contents.
 const formatVersion = 5
 
-// loadingPoll is the time between two attempts to open a queue on a server that loads its data.
-const loadingPoll = 100 * time.Millisecond
-
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
 // servers, creates missing keys, and takes a few round trips, plus one for each server and replica.
 // While a server loads its data after a restart, Open waits until ctx ends.
@@ -52,7 +49,7 @@ func (s *Store) openLoaded(ctx context.Context, config driver.Config) (*backend,
 			return b, err
 		}
 		select {
-		case <-time.After(loadingPoll):
+		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, err
 		}
@@ -125,8 +122,7 @@ func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 }
 
 // anyPartition reports whether any possible partition of the queue has records. Open calls it
-// before it creates a queue. Each EXISTS names one key, because a Cluster rejects several keys
-// while it moves their slot.
+// before it creates a queue. A Cluster rejects an EXISTS of several keys while their slot moves.
 func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
 	all := make([]*redis.IntCmd, contract.MaxPartitions)

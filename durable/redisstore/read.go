@@ -17,8 +17,7 @@ func (b *backend) Get(ctx context.Context, part int, id string) (m driver.Record
 	return m, err
 }
 
-// readRecord reads the record and the state of a message, and its score in the set of that state,
-// which is negative if the message is in no set.
+// readRecord reads a record, a state, and the score in the set of that state, negative if in none.
 func readRecord(r *reply, id string) driver.Record {
 	body, state, at := r.text(), r.text(), r.instant()
 	if r.err == nil && body == "" {

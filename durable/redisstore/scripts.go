@@ -29,8 +29,7 @@ var (
 	createScript    = newScript("create", "clock deleted partition writes")
 	deleteScript    = newScript("delete", "clock").awaitsReplicas()
 
-	deleteQueueScript = newScript("delete_queue", "clock").awaitsReplicas()
-
+	deleteQueueScript  = newScript("delete_queue", "clock").awaitsReplicas()
 	putScript          = newScript("put", "clock partition numbers rare times writes size head call").awaitsReplicas()
 	claimScript        = newScript("claim", "clock partition numbers rare valid times writes head dead").withoutRetry()
 	pauseScript        = newScript("pause", "clock partition writes call").awaitsReplicas()
@@ -100,12 +99,10 @@ func (s *script) awaitsReplicas() *script {
 	return s
 }
 
-// maxRedirects is how often a call follows a redirection. The client may know an old node of the
-// slot, and the present one may be moving the slot.
+// maxRedirects is how often a call follows redirections: from an old node, and while a slot moves.
 const maxRedirects = 3
 
-// run runs the script by its hash. If the server does not know the hash, run sends the text of the
-// script, which makes the hash known.
+// run runs the script by its hash. If the server does not know the hash, run sends the text.
 func (s *script) run(ctx context.Context, r redis.UniversalClient, line []any) (any, error) {
 	for whole := false; ; whole = true {
 		cmd := s.command(ctx, whole, line)
@@ -176,8 +173,7 @@ type noRetryCmd struct{ *redis.Cmd }
 func (noRetryCmd) NoRetry() bool { return true }
 
 // run runs a script on keys and passes the reply to read. It waits for replicas if [Options].Wait
-// covers the script. It returns an error of package driver, or the error that read leaves in the
-// reply.
+// covers the script. It returns an error of package driver, or the error in the reply.
 func (s *Store) run(ctx context.Context, on keyGroup, script *script, read func(*reply), args []any) error {
 	if err := s.usable(ctx); err != nil {
 		return err

@@ -106,13 +106,10 @@ func (c *serverChecks) checkMaster(ctx context.Context, client *redis.Client) er
 	return nil
 }
 
-// replicaTimeout is how long a replica has to answer.
-const replicaTimeout = 2 * time.Second
-
-// checkReplica checks a replica. A replica that cannot be reached is skipped: Sentinel and Cluster
-// know the address that other servers use, and clients may not be able to reach it.
+// checkReplica checks a replica. One that does not answer within two seconds is skipped: Sentinel
+// and Cluster know the address that other servers use, and clients may not be able to reach it.
 func (c *serverChecks) checkReplica(ctx context.Context, client *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, _ = within(ctx, func() (struct{}, error) {
 		if info, err := readInfo(ctx, client); err == nil {
@@ -154,17 +151,19 @@ func (c *serverChecks) checkWait(ctx context.Context, name string, client *redis
 			driver.ErrInvalid, o.Wait, name, err)
 	}
 	if err == nil && n < c.replicas {
-		c.found(fmt.Sprintf("%s has fewer than %d replicas that answer within %v, so changes return ErrUnavailable; start replicas, or lower Options.Wait",
-			name, c.replicas, o.WaitTimeout))
+		c.found(name, fmt.Sprintf("has fewer than %d replicas that answer within %v, so changes return ErrUnavailable; start replicas, or lower Options.Wait",
+			c.replicas, o.WaitTimeout), false)
 	}
 	return err
 }
 
-// found records how messages may be lost.
-func (c *serverChecks) found(text string) {
+// found records how messages may be lost, unless text is empty or the options allow it.
+func (c *serverChecks) found(name, text string, allowed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unsafe = append(c.unsafe, text)
+	if text != "" && !allowed {
+		c.unsafe = append(c.unsafe, name+" "+text)
+	}
 }
 
 // checkServer checks the version and the settings of a master, which must answer.
@@ -194,8 +193,7 @@ type serverInfo map[string]string
 // then says that the server has no append-only file.
 var errLoading = fmt.Errorf("%w: the server is loading its data", driver.ErrUnavailable)
 
-// readInfo returns the answer of a server to INFO, or errLoading. The result is empty if the
-// client's user has no permission.
+// readInfo returns the answer to INFO, or errLoading. It is empty if the user has no permission.
 func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	info := make(serverInfo)
 	text, err := c.Info(ctx).Result()
@@ -213,16 +211,14 @@ func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	return info, nil
 }
 
-// replica returns the address of a replica, from a line such as
-// "slave0:ip=10.0.0.2,port=6379,state=online".
+// replica returns the address in a line such as "slave0:ip=10.0.0.2,port=6379,state=online".
 func (i serverInfo) replica(n int) string {
 	var host, port string
 	_, _ = fmt.Sscanf(strings.ReplaceAll(i["slave"+strconv.Itoa(n)], ",", " "), "ip=%s port=%s", &host, &port)
 	return net.JoinHostPort(host, port)
 }
 
-// checkVersion checks the version that a server reports. A server that reports none must have the
-// newest command that is needed.
+// checkVersion checks the reported version. Without one, the newest command needed must exist.
 func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (int, error) {
 	if text == "" {
 		// EVAL is used because a user may have permission only for the keys of the queue.
@@ -243,23 +239,17 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 	return 100*major + minor, nil
 }
 
-// checkSettings records how a server may lose messages, unless the options allow it. A setting that
-// neither INFO nor CONFIG shows is accepted.
+// checkSettings records how a server may lose messages. A setting that is not shown is accepted.
 func (c *serverChecks) checkSettings(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
 	if err := info.addSettings(ctx, client); err != nil {
 		return err
 	}
-	if text := eviction(cmp.Or(info["maxmemory_policy"], info["maxmemory-policy"])); text != "" && !c.store.options.AllowEviction {
-		c.found(name + " " + text)
-	}
-	if text := lossOnCrash(info); text != "" && !c.store.options.AllowLossOnCrash {
-		c.found(name + " " + text)
-	}
+	c.found(name, eviction(cmp.Or(info["maxmemory_policy"], info["maxmemory-policy"])), c.store.options.AllowEviction)
+	c.found(name, lossOnCrash(info), c.store.options.AllowLossOnCrash)
 	return nil
 }
 
-// addSettings adds the settings that CONFIG shows. Managed servers lack the command, and users may
-// not have permission for it.
+// addSettings adds the settings that CONFIG shows, which managed servers lack or users may not run.
 func (i serverInfo) addSettings(ctx context.Context, client redis.Cmdable) error {
 	for _, name := range []string{"maxmemory-policy", "appendonly", "appendfsync", "save"} {
 		config, err := client.ConfigGet(ctx, name).Result()
@@ -271,8 +261,7 @@ func (i serverInfo) addSettings(ctx context.Context, client redis.Cmdable) error
 	return nil
 }
 
-// eviction describes how a policy may lose messages, or returns "". Keys of a queue have no time to
-// live, so policies for keys with one do not affect them.
+// eviction describes how a policy may lose messages, or returns "". Keys have no time to live.
 func eviction(policy string) string {
 	if !strings.HasPrefix(policy, "allkeys") {
 		return ""
@@ -281,8 +270,7 @@ func eviction(policy string) string {
 		"(CONFIG SET maxmemory-policy noeviction, and in the server's configuration), or set Options.AllowEviction", policy)
 }
 
-// lossOnCrash describes the loss of a server in a crash if that is more than the last two seconds,
-// or returns "".
+// lossOnCrash describes the loss in a crash if it is more than the last two seconds, or returns "".
 func lossOnCrash(settings serverInfo) string {
 	const advice = "; set appendonly to yes (CONFIG SET appendonly yes, and in the server's configuration), or set Options.AllowLossOnCrash"
 	aof := cmp.Or(settings["aof_enabled"], settings["appendonly"])

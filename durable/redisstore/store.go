@@ -57,7 +57,8 @@
 //   - WAIT if Options.Wait is set, which Open checks; on a Cluster, ASKING while slots move;
 //   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels,
 //     otherwise the queue reports once that hints are off;
-//   - PING, without which a silent subscription is renewed every ten seconds.
+//   - PING, without which a silent subscription is renewed every ten seconds, and UNSUBSCRIBE
+//     (SUNSUBSCRIBE), without which one that is no longer needed may remain while others last.
 package redisstore
 
 import (
@@ -80,6 +81,7 @@ type Store struct {
 	options Options
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
+	hub     hub
 }
 
 type queues = driver.Lister
@@ -96,37 +98,28 @@ var _ driver.Store = (*Store)(nil)
 // these, so that it knows how many copies there are. The ReadTimeout of the client limits how long
 // a server that does not answer delays a call.
 //
-// A call returns when its context ends, whether the client has ContextTimeoutEnabled or not. The
-// connection of an abandoned call stays in use until the server answers or the ReadTimeout has
-// passed.
+// A call returns when its context ends, with or without the client's ContextTimeoutEnabled. The
+// connection of an abandoned call stays in use until the answer, or the end of the ReadTimeout.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err := cmp.Or(err, checkClient(client)); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	s := &Store{client: client, options: o}
-	s.queues = lister{s}
+	s.queues, s.hub = lister{s}, hub{store: s, do: make(chan func() error)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
 // checkClient returns an error for a client that New does not accept.
 func checkClient(client redis.UniversalClient) error {
-	found := fmt.Sprintf("client of type %T", client)
-	switch c := client.(type) {
-	case *redis.Client:
-		if c != nil {
-			return nil
-		}
-		found = "client nil"
-	case *redis.ClusterClient:
-		if c != nil && !c.Options().ReadOnly { // RouteByLatency and RouteRandomly set ReadOnly
-			return nil
-		}
-		found = "client nil or with ReadOnly, RouteByLatency or RouteRandomly"
+	single, _ := client.(*redis.Client)
+	cluster, _ := client.(*redis.ClusterClient)
+	if single != nil || cluster != nil && !cluster.Options().ReadOnly { // RouteByLatency and RouteRandomly set ReadOnly
+		return nil
 	}
-	return fmt.Errorf("%w %s; it must be a *redis.Client, or a *redis.ClusterClient that reads from masters",
-		driver.ErrInvalid, found)
+	return fmt.Errorf("%w client of type %T; it must be a *redis.Client, or a *redis.ClusterClient "+
+		"without ReadOnly, RouteByLatency and RouteRandomly, and not nil", driver.ErrInvalid, client)
 }
 
 // Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls under

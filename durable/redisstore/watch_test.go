@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,19 +58,39 @@ func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant 
 // earlier and is called again.
 func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 	t.Helper()
+	hints, end := watchUntil(t, q)
+	t.Cleanup(end)
+	return hints
+}
+
+// watchUntil is watchInTime with a function that ends the watch.
+func watchUntil(t *testing.T, q driver.Backend) (<-chan driver.Hint, context.CancelFunc) {
+	t.Helper()
 	for range 10 {
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := time.Now()
 		hints, err := q.Watch(ctx)
 		require.NoError(t, err)
 		if time.Since(begun) < redisstore.WatchStart {
-			t.Cleanup(cancel)
-			return hints
+			return hints, cancel
 		}
 		cancel()
 	}
 	require.Fail(t, "Watch is not subscribed")
-	return nil
+	return nil, nil
+}
+
+// rejected waits until Watch returns that the server rejects hints.
+func rejected(t *testing.T, q driver.Backend) (err error) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err = q.Watch(ctx)
+		return err != nil
+	}, patience, time.Millisecond)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	return err
 }
 
 // eventuallyHinted puts heads until each partition has sent a hint. Hints are lost while a
@@ -102,6 +123,83 @@ func eventuallyHinted(t *testing.T, q driver.Backend, hints <-chan driver.Hint, 
 	require.Empty(t, missing, "partitions without a hint")
 }
 
+// eventually waits until a value that servers report is the expected one.
+func eventually[V any](t *testing.T, want V, get func() V, what string) {
+	t.Helper()
+	var got V
+	if !assert.Eventually(t, func() bool { got = get(); return assert.ObjectsAreEqual(want, got) }, patience, 5*time.Millisecond) {
+		require.Equal(t, want, got, what)
+	}
+}
+
+// subscribers returns the number of connections of each server that receive hints.
+func subscribers(t *testing.T, servers []*redistest.Server) []int {
+	t.Helper()
+	found := make([]int, len(servers))
+	for i, s := range servers {
+		list, err := s.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()
+		require.NoError(t, err)
+		found[i] = strings.Count(list, "\n")
+	}
+	return found
+}
+
+// subscribed returns the number of channels whose names match a pattern that have subscribers.
+func subscribed(t *testing.T, servers []*redistest.Server, pattern string) (n int) {
+	t.Helper()
+	for _, s := range servers {
+		for _, command := range []string{"channels", "shardchannels"} {
+			found, err := s.Client(t).Do(t.Context(), "pubsub", command, pattern).StringSlice()
+			require.NoError(t, err)
+			n += len(found)
+		}
+	}
+	return n
+}
+
+// killSubscribers closes the connections that receive hints.
+func killSubscribers(t *testing.T, servers []*redistest.Server) {
+	t.Helper()
+	for _, s := range servers {
+		require.NoError(t, s.Client(t).ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	}
+}
+
+// noHint fails the test if a hint arrives within a short time.
+func noHint(t *testing.T, hints <-chan driver.Hint) {
+	t.Helper()
+	select {
+	case h, open := <-hints:
+		require.Fail(t, "there is a hint", "%+v, %v", h, open)
+	case <-time.After(200 * time.Millisecond):
+	}
+}
+
+// closed waits until the channel of a watch is closed.
+func closed(t *testing.T, hints <-chan driver.Hint) {
+	t.Helper()
+	for timeout := time.After(patience); ; {
+		select {
+		case _, open := <-hints:
+			if !open {
+				return
+			}
+		case <-timeout:
+			require.Fail(t, "the channel is open")
+		}
+	}
+}
+
+// openAs opens a queue with partitions on all masters.
+func openAs(t *testing.T, store *redisstore.Store, queue string) driver.Backend {
+	t.Helper()
+	c := clusterConfig()
+	c.Queue = queue
+	q, err := store.Open(t.Context(), c)
+	require.NoError(t, err)
+	return q
+}
+
 func TestWatchSendsHintsAfterADisconnect(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -132,14 +230,7 @@ func TestWatchSubscribesOnceItsServerStarts(t *testing.T) {
 		assert.Zero(t, due, "partition %d", p)
 	}
 	cancel()
-	require.Eventually(t, func() bool {
-		select {
-		case _, ok := <-hints:
-			return !ok
-		default:
-			return false
-		}
-	}, patience, time.Millisecond, "the channel is closed")
+	closed(t, hints)
 }
 
 func TestWatchEndsWithItsStore(t *testing.T) {
@@ -151,12 +242,7 @@ func TestWatchEndsWithItsStore(t *testing.T) {
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, store.Close())
-	select {
-	case _, ok := <-hints:
-		require.False(t, ok)
-	case <-time.After(patience):
-		require.Fail(t, "the channel is open")
-	}
+	closed(t, hints)
 	require.Eventually(t, func() bool {
 		return client.PubSubNumSub(t.Context(), "tw:{orders:0}:h").Val()["tw:{orders:0}:h"] == 0
 	}, patience, 5*time.Millisecond, "the subscription is left")
@@ -184,26 +270,19 @@ func TestWatchReturnsThatTheServerRejectsHints(t *testing.T) {
 	for name, client := range permittedClients(t, server, cluster) {
 		permit(t, all)
 		q := openQueue(t, client, redisstore.Options{})
-		rejected := func() {
+		watchFails := func() {
 			t.Helper()
-			_, err := q.Watch(t.Context())
-			require.ErrorIs(t, err, errors.ErrUnsupported, name)
+			err := rejected(t, q)
 			require.ErrorContains(t, err, "NOPERM", name)
 			require.NotContains(t, err.Error(), "late", "the consumer says so")
 		}
-		rejected()
+		watchFails()
 		permit(t, all, "&tw:*", "+subscribe", "+ssubscribe")
 		hints, err := q.Watch(t.Context())
 		require.NoError(t, err, name)
 		permit(t, all)
-		for end, open := time.After(patience), true; open; {
-			select {
-			case _, open = <-hints:
-			case <-end:
-				require.Fail(t, "the channel is open", name)
-			}
-		}
-		rejected()
+		closed(t, hints)
+		watchFails()
 	}
 }
 
@@ -319,6 +398,168 @@ func TestHintsFollowSlotsOfACluster(t *testing.T) {
 	hints, err = plain.Watch(t.Context())
 	require.NoError(t, err)
 	eventuallyHinted(t, plain, hints, 500)
+}
+
+// Queues of a store are watched, and one of them twice. The watches begin and end one after
+// another, and the servers close the connections meanwhile.
+func TestWatchesOfAStoreShareAConnection(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"server", "older protocol", "cluster"} {
+		t.Run(name, func(t *testing.T) {
+			var client redis.UniversalClient
+			var servers []*redistest.Server
+			if name == "cluster" {
+				cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
+				client = cluster.Client(t)
+				servers = slices.DeleteFunc(cluster.Nodes(), func(n *redistest.Server) bool { return !isMaster(t, n) })
+			} else {
+				servers = append(servers, redistest.Start(t, redistest.Options{}))
+				o := redistest.ClientOptions(servers[0].Addr())
+				if name == "older protocol" {
+					o.Protocol = 2
+				}
+				client = redis.NewClient(o)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			none, one := make([]int, len(servers)), slices.Repeat([]int{1}, len(servers))
+			store := newStore(t, client, redisstore.Options{})
+			a, b, late := openAs(t, store, "a"), openAs(t, store, "b"), openAs(t, store, "late")
+			assert.Equal(t, none, subscribers(t, servers))
+			watches := map[driver.Backend]<-chan driver.Hint{a: watchInTime(t, a), b: watchInTime(t, b)}
+			again, endAgain := watchUntil(t, openAs(t, store, "a"))
+			other, endOther := watchUntil(t, openAs(t, store, "other"))
+			watches[late] = watchInTime(t, late)
+			assert.Equal(t, one, subscribers(t, servers))
+			for q, hints := range watches {
+				assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, 12))
+				noHint(t, hints)
+			}
+			hintsOf(t, again, 12)
+
+			assert.Equal(t, 12, subscribed(t, servers, "tw:{other:*"))
+			endAgain()
+			endOther()
+			closed(t, again)
+			closed(t, other)
+			eventually(t, 0, func() int { return subscribed(t, servers, "tw:{other:*") }, "channels of the ended watch")
+			assert.Equal(t, 36, subscribed(t, servers, "*"))
+			for q, hints := range watches {
+				assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, 12))
+				noHint(t, hints)
+			}
+			assert.Equal(t, one, subscribers(t, servers))
+
+			killSubscribers(t, servers)
+			for q, hints := range watches {
+				for p, due := range hintsOf(t, hints, 12) {
+					require.Zero(t, due, "partition %d: the time is unknown", p)
+				}
+				eventuallyHinted(t, q, hints, 10)
+			}
+			eventually(t, one, func() []int { return subscribers(t, servers) }, "connections")
+			require.NoError(t, store.Close())
+			for _, hints := range watches {
+				closed(t, hints)
+			}
+			eventually(t, none, func() []int { return subscribers(t, servers) }, "connections")
+		})
+	}
+}
+
+// All watches of a store end, and others begin.
+func TestConnectionEndsWithTheLastWatch(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Start(t, redistest.Options{})}
+	store := newStore(t, newClient(t, servers[0].Addr()), redisstore.Options{})
+	for round, q := range []driver.Backend{openAs(t, store, "a"), openAs(t, store, "b"), openAs(t, store, "a")} {
+		ctx, end := context.WithCancel(t.Context())
+		hints, err := q.Watch(ctx)
+		require.NoError(t, err)
+		eventuallyHinted(t, q, hints, 10*round)
+		assert.Equal(t, []int{1}, subscribers(t, servers))
+		end()
+		closed(t, hints)
+		eventually(t, []int{0}, func() []int { return subscribers(t, servers) }, "connections")
+	}
+}
+
+// The client's user has permission for the channels of one queue, first without permission to
+// unsubscribe. The other queue is watched, and loses its permission while both are watched.
+func TestRejectedQueueDisturbsNoOther(t *testing.T) {
+	t.Parallel()
+	server, cluster := redistest.Start(t, redistest.Options{}), redistest.StartCluster(t, redistest.ClusterOptions{})
+	all := append(cluster.Nodes(), server)
+	permit(t, all)
+	for name, client := range permittedClients(t, server, cluster) {
+		commands := []any{"+publish", "+spublish", "+subscribe", "+ssubscribe"}
+		for _, rules := range [][]any{commands, append(commands, "+unsubscribe", "+sunsubscribe")} {
+			permit(t, all, append(rules, "&tw:{orders:*")...)
+			store := newStore(t, client, redisstore.Options{})
+			q, other := openAs(t, store, "orders"), openAs(t, store, "other")
+			hints := watchInTime(t, q)
+			for range 3 {
+				require.ErrorContains(t, rejected(t, other), `queue "other"`, name)
+			}
+			noHint(t, hints)
+			watchInTime(t, openAs(t, store, "orders"))
+
+			permit(t, all, append(rules, "&tw:*")...)
+			permitted := watchInTime(t, other)
+			permit(t, all, append(rules, "&tw:{orders:*")...) // closes the connection
+			closed(t, permitted)
+			for p, due := range hintsOf(t, hints, 12) {
+				require.Zero(t, due, "partition %d of %s: after the connection was closed", p, name)
+			}
+			eventuallyHinted(t, q, hints, 0)
+			rejected(t, other)
+			noHint(t, hints)
+			require.NoError(t, store.Close())
+		}
+	}
+}
+
+// One queue gets more hints than any buffer holds, which are not received.
+func TestUnreceivedHintsDelayNoOtherQueue(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	store := newStore(t, client, redisstore.Options{})
+	slow, q := openAs(t, store, "slow"), openAs(t, store, "orders")
+	unread, hints := watchInTime(t, slow), watchInTime(t, q)
+	pipe := client.Pipeline()
+	for i := range 20_000 {
+		pipe.Publish(t.Context(), "tw:{slow:3}:h", 30_000-i)
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, 12))
+	h := <-unread // the first one, or the earliest so far
+	if h.Due != 10_001 {
+		h = <-unread
+	}
+	assert.Equal(t, driver.Hint{Partition: 3, Due: 10_001}, h, "only the earliest waits")
+	noHint(t, unread)
+}
+
+// A connection without hints stays open. If PING is not permitted, it is renewed.
+func TestSilentConnectionIsKept(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Start(t, redistest.Options{})}
+	permit(t, servers, "&tw:*", "+publish", "+subscribe")
+	o := redistest.ClientOptions(servers[0].Addr())
+	o.Username, o.Password = "queue", "secret"
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	q := openQueue(t, client, redisstore.Options{})
+	hints := watchInTime(t, q)
+	select {
+	case h := <-hints:
+		require.Fail(t, "the connection was renewed", "%+v", h)
+	case <-time.After(redisstore.WatchPing + time.Second):
+	}
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, 2))
+	permit(t, servers, "&tw:*", "+publish", "+subscribe", "-ping")
+	assert.Equal(t, map[int]driver.Instant{0: 0, 1: 0}, hintsOf(t, hints, 2), "renewed")
+	eventuallyHinted(t, q, hints, 1)
 }
 
 // isMaster asks a node of a cluster for its role.
