@@ -132,14 +132,15 @@ func eventually[V any](t *testing.T, want V, get func() V, what string) {
 	}
 }
 
-// subscribers returns the number of connections of each server that receive hints.
+// subscribers returns the number of connections of each server that have been used for hints: they
+// have subscribed last, or unsubscribed.
 func subscribers(t *testing.T, servers []*redistest.Server) []int {
 	t.Helper()
 	found := make([]int, len(servers))
 	for i, s := range servers {
-		list, err := s.Client(t).Do(t.Context(), "client", "list", "type", "pubsub").Text()
+		list, err := s.Client(t).ClientList(t.Context()).Result()
 		require.NoError(t, err)
-		found[i] = strings.Count(list, "\n")
+		found[i] = strings.Count(list, "subscribe ")
 	}
 	return found
 }
