@@ -91,6 +91,9 @@ func (p *Proxy) Drop(pattern string, rate float64, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pattern, p.rate, p.most = []byte(pattern), rate, most
+	for l := range p.links { // earlier requests may wait for their replies
+		l.matches, l.recent = false, nil
+	}
 }
 
 // Dropped returns the number of dropped replies.

@@ -59,9 +59,10 @@ func (p *Process) End(signal os.Signal) error {
 	if p.Ended() {
 		return nil
 	}
-	if err := errors.Join(signalGroup(p.Process, signal), p.Signal(Continue)); err != nil && !p.Ended() {
+	if err := signalGroup(p.Process, signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
+	_ = p.Signal(Continue) // unless it has ended
 	select {
 	case <-p.done:
 		return nil

@@ -19,5 +19,9 @@ func setAttributes(cmd *exec.Cmd, deathSignal os.Signal) {
 }
 
 func signalGroup(p *os.Process, signal os.Signal) error {
-	return syscall.Kill(-p.Pid, signal.(syscall.Signal))
+	err := syscall.Kill(-p.Pid, signal.(syscall.Signal))
+	if err == syscall.ESRCH {
+		return os.ErrProcessDone
+	}
+	return err
 }
