@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Store holds queues: in memory ([memstore]), in a directory ([pebblestore]), on Redis
-// ([redisstore]) or in PostgreSQL ([pgstore]). One of these packages creates the store, and the
-// caller passes it to durable.Open. A store may hold several queues.
+// Store holds one or more queues: in memory ([memstore]), in a directory ([pebblestore]), on Redis
+// ([redisstore]) or in PostgreSQL ([pgstore]). One of these packages creates it for durable.Open.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
@@ -112,8 +111,7 @@ type Config struct {
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
-// series of at most 255 bytes, both in UTF-8 without control characters. Transitions are declared
-// ones.
+// series of at most 255 bytes, in UTF-8 without control characters. Transitions are declared.
 //
 // An error wraps [ErrBroken] if no call will succeed before the store is reopened or its data is
 // restored. The queue then returns the error to its callers immediately, and its consumers end.

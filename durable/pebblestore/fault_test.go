@@ -21,6 +21,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
@@ -145,7 +146,7 @@ func isRecurring(id string) bool { return strings.HasSuffix(id, "r") }
 var faultConfig = driver.Config{Queue: "orders", Partitions: 3, DeadLimit: 1 << 20, DeadBytes: 1 << 40, DeadAge: 1000 * time.Hour}
 
 // dueNow is the time on the clock of newClock.
-var dueNow = contract.Floor(newClock().Now())
+var dueNow = transition.Floor(newClock().Now())
 
 // put stores a message that is due. Every second one is recurring.
 func (w *worker) put(life string) {
@@ -527,7 +528,7 @@ func crash(t *testing.T, random *rand.Rand, mem *vfs.MemFS, m *model, life strin
 	var workers sync.WaitGroup
 	for p := range faultConfig.Partitions {
 		w := newWorker(t, q, m, p, random.IntN(3)*500)
-		w.now = contract.Floor(clock.Now())
+		w.now = transition.Floor(clock.Now())
 		r := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // repeatable
 		workers.Go(func() { w.random(r, life, crashed) })
 	}

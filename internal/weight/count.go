@@ -69,8 +69,8 @@ func load(root string) (repository, error) {
 			p.module = path.Dir(p.module)
 		}
 		r[path.Join(modules[p.module], strings.TrimPrefix(folder, p.module))] = p
-		p.module = cmp.Or(map[string]string{ // the embedded stores have one limit, and their socket another
-			"durable/memstore": "durable/pebblestore", "durable/internal/local": "durable/pebblestore", "durable/internal/remote": folder,
+		p.module = cmp.Or(map[string]string{ // the embedded stores have one limit, their socket another, and pgstore brought the rules that stores share
+			"durable/memstore": "durable/pebblestore", "durable/internal/local": "durable/pebblestore", "durable/internal/transition": "durable/pgstore", "durable/internal/remote": folder,
 		}[folder], p.module)
 	}
 	return r, err

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // tx is a call in a partition.
@@ -60,10 +60,10 @@ func (t *tx) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 	}
 	p.counters.Enqueued++
 	r := &record{msg: driver.Record{
-		ID: item.ID, Body: item.Body, Enqueued: contract.Floor(t.now), Due: contract.DueAt(t.now, item.At, item.Delay),
+		ID: item.ID, Body: item.Body, Enqueued: transition.Floor(t.now), Due: transition.DueAt(t.now, item.At, item.Delay),
 		MaxAttempts: item.MaxAttempts, State: driver.StateScheduled,
 	}}
-	contract.Plan(&r.msg, item.Repeat)
+	transition.Plan(&r.msg, item.Repeat)
 	p.add(r)
 	return driver.StatusDone, nil
 }
@@ -76,9 +76,9 @@ func (t *tx) putFiring(l *lease, item *driver.PutItem) (driver.Status, error) {
 	}
 	t.p.counters.Enqueued++
 	t.p.change()
-	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, contract.Floor(t.now)
+	r.msg.Body, r.msg.MaxAttempts, r.msg.Enqueued = item.Body, item.MaxAttempts, transition.Floor(t.now)
 	l.enqueued, l.replaced = min(l.enqueued, r.msg.Enqueued), max(l.replaced, r.msg.Enqueued)
-	replan(t.p, l, r, item.Repeat, contract.DueAt(t.now, item.At, item.Delay))
+	replan(t.p, l, r, item.Repeat, transition.DueAt(t.now, item.At, item.Delay))
 	return driver.StatusDone, nil
 }
 
@@ -123,7 +123,7 @@ func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
 	case t.p.counters.Paused:
 		o.Status = driver.StatusPaused
 		return
-	case l.at > contract.Floor(t.now).Add(b.Lead):
+	case l.at > transition.Floor(t.now).Add(b.Lead):
 		o.Status = driver.StatusEarly
 		return
 	default:
@@ -133,7 +133,7 @@ func (t *tx) begin(b *driver.Batch, c *driver.Change, o *driver.Outcome) {
 	o.Status = driver.StatusDone
 	t.call.Waits = t.call.Waits || l.crashed
 	if b.Visibility > 0 {
-		t.p.leases.renew(l, contract.After(t.now, b.Visibility))
+		t.p.leases.renew(l, transition.After(t.now, b.Visibility))
 		o.Lease = l.end
 	}
 }
@@ -148,7 +148,7 @@ func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	if l.firing && c.Begun > 0 {
 		lease = c.Begun
 	}
-	t.p.leases.renew(l, contract.LeaseEnd(t.now, l.at, lease))
+	t.p.leases.renew(l, transition.LeaseEnd(t.now, l.at, lease))
 	o.Status, o.Lease = driver.StatusDone, l.end
 	if l.firing && l.marked() {
 		o.Status = driver.StatusInterrupted
@@ -169,7 +169,7 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	case !l.firing:
 		return driver.StatusLeaseLost, nil
 	case l.marked() || op == driver.OpAck || op == driver.OpExpire:
-		contract.Removes(&p.counters.Counters, op, c, l.marked(), "")
+		transition.Removes(&p.counters.Counters, op, c, l.marked(), "")
 		p.drop(l.place(), 0)
 		return driver.StatusDone, nil
 	}
@@ -177,12 +177,12 @@ func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case contract.Removes(&p.counters.Counters, op, c, false, r.msg.Repeat):
+	case transition.Removes(&p.counters.Counters, op, c, false, r.msg.Repeat):
 		p.drop(l.place(), 0)
 		return driver.StatusDone, nil
 	}
 	r.msg.Token, r.last = c.Token, op
-	contract.Settle(&p.counters.Counters, &r.msg, op, c, t.now)
+	transition.Settle(&p.counters.Counters, &r.msg, op, c, t.now)
 	p.move(l.place(), r)
 	return driver.StatusDone, nil
 }
@@ -234,7 +234,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 		return driver.StatusDone, nil
 	}
 	if r.last &= opCrash; op != driver.OpRepeat || c.Repeat != "" {
-		r.msg.Due = contract.DueAt(t.now, c.At, c.Delay)
+		r.msg.Due = transition.DueAt(t.now, c.At, c.Delay)
 	}
 	if l != nil {
 		r.msg.Token = l.token
@@ -244,7 +244,7 @@ func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, 
 	if op == driver.OpRepeat {
 		r.msg.Repeat = c.Repeat
 	}
-	contract.Plan(&r.msg, r.msg.Repeat)
+	transition.Plan(&r.msg, r.msg.Repeat)
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }
@@ -261,7 +261,7 @@ func (t *tx) changeFiring(op driver.Op, c *driver.Change, l *lease, r *record) d
 	case c.Repeat == "":
 		replan(t.p, l, r, "", r.msg.Planned)
 	default:
-		replan(t.p, l, r, c.Repeat, contract.DueAt(t.now, c.At, c.Delay))
+		replan(t.p, l, r, c.Repeat, transition.DueAt(t.now, c.At, c.Delay))
 	}
 	if op == driver.OpCancel {
 		return driver.StatusFiring
@@ -297,7 +297,7 @@ func (t *tx) replayOrPurge(op driver.Op, c *driver.Change) (driver.Status, error
 	}
 	from := r.place()
 	r.last = 0
-	contract.Replay(&r.msg, t.now, c.Delay)
+	transition.Replay(&r.msg, t.now, c.Delay)
 	t.p.move(from, r)
 	return driver.StatusDone, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // backend is one opener's view of a queue.
@@ -156,16 +157,16 @@ func (b *backend) Get(ctx context.Context, index int, id string) (driver.Record,
 // Count visits the messages in flight and the messages that have become due since the last Count.
 // If these are more than a million, Counts.Due is an estimate. Otherwise Count is O(1).
 func (b *backend) Count(ctx context.Context, index int) (driver.Counts, error) {
-	return count(ctx, b, index, func(t tx) (driver.Counts, error) { return t.p.counts(contract.Floor(t.now)) })
+	return count(ctx, b, index, func(t tx) (driver.Counts, error) { return t.p.counts(transition.Floor(t.now)) })
 }
 
 // CountDue visits the same messages as Count and the next thousands. It estimates the rest from
 // counters of spans of 4.7 hours, as if the messages of a span were spread evenly.
 func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
 	counts, err := count(ctx, b, index, func(t tx) ([]int64, error) {
-		bounds := []driver.Instant{contract.Floor(t.now)}
+		bounds := []driver.Instant{transition.Floor(t.now)}
 		for _, d := range within {
-			bounds = append(bounds, contract.Floor(t.now).Add(d))
+			bounds = append(bounds, transition.Floor(t.now).Add(d))
 		}
 		return t.p.countDue(bounds)
 	})
@@ -181,7 +182,7 @@ func count[T any](ctx context.Context, b *backend, index int, step func(tx) (T, 
 		counted := false
 		result, err := run(ctx, b, index, new(Call), func(t tx) (T, error) {
 			result, err := step(t)
-			counted = t.p.due.until == contract.Floor(t.now)
+			counted = t.p.due.until == transition.Floor(t.now)
 			return result, err
 		})
 		if err != nil || counted || n == countSteps {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // claim is a claim in a partition.
@@ -70,7 +71,7 @@ func (c *claim) deleteGone() {
 func (c *claim) endLeases() error {
 	p := c.p
 	for range driver.MaxBatch {
-		if end := p.leases.firstEnd(); end == 0 || end > contract.Floor(c.now) {
+		if end := p.leases.firstEnd(); end == 0 || end > transition.Floor(c.now) {
 			return nil
 		}
 		l := p.leases.ends.At(0)
@@ -88,10 +89,10 @@ func (c *claim) endLeases() error {
 		if err != nil {
 			return err
 		}
-		contract.Crash(&r.msg, string(process), c.now)
+		transition.Crash(&r.msg, string(process), c.now)
 		r.last, r.msg.Token = 0, l.token
 		if c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes {
-			contract.GiveUp(&p.counters.Counters, &r.msg, c.now)
+			transition.GiveUp(&p.counters.Counters, &r.msg, c.now)
 		}
 		p.move(at, r)
 	}
@@ -122,13 +123,13 @@ func (c *claim) takeNew() error {
 func (c *claim) take(k key, r *record) bool {
 	p := c.p
 	switch {
-	case len(c.records)+c.givenUp >= c.request.Max || k.at > contract.Floor(c.now).Add(c.request.Horizon) ||
+	case len(c.records)+c.givenUp >= c.request.Max || k.at > transition.Floor(c.now).Add(c.request.Horizon) ||
 		len(c.records) > 0 && c.size+len(r.msg.Body) > c.request.MaxBytes:
 		return false
 	case r.last == opCrash && c.request.MaxCrashes > 0 && r.msg.Crashes >= c.request.MaxCrashes:
 		c.givenUp++
 		r.last = 0
-		contract.GiveUp(&p.counters.Counters, &r.msg, c.now)
+		transition.GiveUp(&p.counters.Counters, &r.msg, c.now)
 		p.move(place{kindScheduled, k}, r)
 		return true
 	}
@@ -136,11 +137,11 @@ func (c *claim) take(k key, r *record) bool {
 	c.size += len(r.msg.Body)
 	l := &lease{key: k, token: token, enqueued: r.msg.Enqueued, replaced: r.msg.Enqueued, crashed: r.msg.Crashes > 0,
 		planned: r.msg.Planned}
-	l.firing = len(c.records) < c.request.Begin && k.at <= contract.Floor(c.now) && contract.CrashDelay(r.msg.Crashes) == 0
+	l.firing = len(c.records) < c.request.Begin && k.at <= transition.Floor(c.now) && contract.CrashDelay(r.msg.Crashes) == 0
 	c.call.Waits = c.call.Waits || !reserved || l.firing && l.crashed
-	l.end = contract.LeaseEnd(c.now, k.at, c.request.Visibility)
+	l.end = transition.LeaseEnd(c.now, k.at, c.request.Visibility)
 	if !l.firing && c.request.Hold > 0 {
-		l.end = contract.LeaseEnd(c.now, k.at, c.request.Hold)
+		l.end = transition.LeaseEnd(c.now, k.at, c.request.Hold)
 	}
 	p.lease(l)
 	c.records = append(c.records, p.export(r))

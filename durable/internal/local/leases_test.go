@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // failingDisk runs calls on a Map, of which only what a sync has copied survives a failure.
@@ -134,7 +134,7 @@ func TestLeaseDoesNotMoveToAnotherMessage(t *testing.T) {
 	for op, later := range map[driver.Op]time.Duration{driver.OpAck: -2 * time.Second, driver.OpCancel: time.Second} {
 		for _, durable := range []bool{true, false} {
 			d := newFailingDisk(t)
-			due := contract.Floor(d.now)
+			due := transition.Floor(d.now)
 			if op == driver.OpCancel {
 				due = due.Add(10 * time.Second)
 			}

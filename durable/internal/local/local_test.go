@@ -13,15 +13,16 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 func TestDueInstantsAreNeverEarly(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 123_456_789) // a part of a millisecond has passed
 	const floor driver.Instant = 1_700_000_000_123
-	assert.Equal(t, floor, contract.Floor(now))
-	assert.Equal(t, driver.Instant(1), contract.Floor(time.Unix(0, 0)), "0 stands for none")
-	assert.Equal(t, driver.Instant(1), contract.Floor(time.Unix(-5, 0)))
+	assert.Equal(t, floor, transition.Floor(now))
+	assert.Equal(t, driver.Instant(1), transition.Floor(time.Unix(0, 0)), "0 stands for none")
+	assert.Equal(t, driver.Instant(1), transition.Floor(time.Unix(-5, 0)))
 	for name, c := range map[string]struct {
 		d    time.Duration
 		want driver.Instant
@@ -34,19 +35,19 @@ func TestDueInstantsAreNeverEarly(t *testing.T) {
 		"a whole millisecond":  {time.Millisecond, floor + 2},
 		"the longest duration": {math.MaxInt64, floor + math.MaxInt64/1_000_000 + 2},
 	} {
-		got := contract.After(now, c.d)
+		got := transition.After(now, c.d)
 		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, c.want, contract.DueAt(now, 0, c.d), name)
+		assert.Equal(t, c.want, transition.DueAt(now, 0, c.d), name)
 		if c.d > 0 {
 			assert.False(t, got.Time().Before(now.Add(c.d)), name)
 		}
 	}
-	assert.Equal(t, floor, contract.DueAt(now, 5, time.Hour), "a past instant is due now")
-	assert.Equal(t, floor+5, contract.DueAt(now, floor+5, time.Hour), "an instant and no delay")
-	assert.Equal(t, driver.Never, contract.DueAt(now, math.MaxInt64, 0))
-	assert.Equal(t, floor+1001, contract.LeaseEnd(now, floor-50, time.Second), "after now")
-	assert.Equal(t, floor+6000, contract.LeaseEnd(now, floor+5000, time.Second), "after the due time")
-	assert.Equal(t, driver.Never, contract.LeaseEnd(now, driver.Never, math.MaxInt64))
+	assert.Equal(t, floor, transition.DueAt(now, 5, time.Hour), "a past instant is due now")
+	assert.Equal(t, floor+5, transition.DueAt(now, floor+5, time.Hour), "an instant and no delay")
+	assert.Equal(t, driver.Never, transition.DueAt(now, math.MaxInt64, 0))
+	assert.Equal(t, floor+1001, transition.LeaseEnd(now, floor-50, time.Second), "after now")
+	assert.Equal(t, floor+6000, transition.LeaseEnd(now, floor+5000, time.Second), "after the due time")
+	assert.Equal(t, driver.Never, transition.LeaseEnd(now, driver.Never, math.MaxInt64))
 }
 
 // names returns the names of members.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // partition is a partition of a queue: its messages in the DB, and its leases in memory.
@@ -69,7 +69,7 @@ func (p *partition) countCrashes() {
 				p.drop(at, 0)
 			} else {
 				r.last = opCrash
-				contract.Crash(&r.msg, process, p.s.shared.Now())
+				transition.Crash(&r.msg, process, p.s.shared.Now())
 				p.move(at, r)
 			}
 		}
@@ -210,7 +210,7 @@ func (p *partition) endCall(before driver.Instant) {
 func (p *partition) trimDead(now time.Time, limits *driver.Config) error {
 	exceeded := func() bool {
 		return p.counters.Dead > int64(limits.DeadLimit) || p.counters.Dead > 1 && p.counters.DeadBytes > limits.DeadBytes ||
-			p.oldestDead != 0 && p.oldestDead.Add(limits.DeadAge) <= contract.Floor(now)
+			p.oldestDead != 0 && p.oldestDead.Add(limits.DeadAge) <= transition.Floor(now)
 	}
 	if !exceeded() {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // openTest opens a queue of one partition in memory.
@@ -66,9 +66,9 @@ func TestDueIsEstimatedFromSpans(t *testing.T) {
 	putSpread(t, b, n, 0, 100*time.Hour)
 	now = now.Add(100 * time.Hour)
 	p := s.queues["q"].partitions[0]
-	c, err := p.counts(contract.Floor(now))
+	c, err := p.counts(transition.Floor(now))
 	require.NoError(t, err)
-	assert.Less(t, p.due.until, contract.Floor(now))
+	assert.Less(t, p.due.until, transition.Floor(now))
 	assert.InDelta(t, n, c.Due, n*(1<<spanBits)/float64(100*time.Hour/time.Millisecond))
 }
 

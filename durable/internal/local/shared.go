@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
+	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
 )
 
 // Shared holds what outlives a [State]: the clock, and the members and watchers of queues.
@@ -48,10 +48,10 @@ type members struct {
 func (m *members) beat(now time.Time, member driver.Member, ttl time.Duration) []driver.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.advance(contract.Floor(now))
+	m.advance(transition.Floor(now))
 	delete(m.all, member.Name)
 	if ttl > 0 {
-		member.Seen, member.Until = contract.Floor(now), contract.After(now, ttl)
+		member.Seen, member.Until = transition.Floor(now), transition.After(now, ttl)
 		member.Partitions = slices.Clone(member.Partitions)
 		m.all[member.Name] = member
 	}

@@ -1,4 +1,6 @@
-package contract
+// Package transition has the rules by which messages change, for stores that are written in Go. See
+// [driver.Backend].
+package transition
 
 import (
 	"fmt"
@@ -6,6 +8,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Floor returns the last instant that is not after t. It is at least 1, because 0 means none.
@@ -48,7 +51,7 @@ func Plan(r *driver.Record, repeat string) {
 func Crash(r *driver.Record, process string, now time.Time) {
 	r.Crashes, r.Postponed = increment(r.Crashes), 0
 	r.Reason = fmt.Sprintf("the consumer process ended or hung %d times during delivery, last %s", r.Crashes, process)
-	if delay := CrashDelay(r.Crashes); delay > 0 {
+	if delay := contract.CrashDelay(r.Crashes); delay > 0 {
 		r.Due = After(now, delay)
 	}
 	r.Due = max(r.Due, r.Planned)
@@ -82,7 +85,7 @@ func Settle(n *driver.Counters, r *driver.Record, op driver.Op, c *driver.Change
 		r.Due = max(r.Due, r.Planned)
 		return
 	}
-	r.Reason = CutReason(c.Reason)
+	r.Reason = contract.CutReason(c.Reason)
 	switch {
 	case op == driver.OpBury:
 	case !c.Again || c.Incarnation == 0:
