@@ -20,8 +20,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/docsnippet"
 )
 
-// The code in docs/durable.md and docs/durable-operations.md is from this program, its tests, and
-// the examples of module durable.
+// The code in the pages on the durable queue is from this program, its tests, and the examples of
+// module durable and the stores.
 func TestPagesShowCodeThatRuns(t *testing.T) {
 	t.Parallel()
 	files := []string{}
@@ -35,7 +35,7 @@ func TestPagesShowCodeThatRuns(t *testing.T) {
 			files = append(files, string(code))
 		}
 	}
-	for name, least := range map[string]int{"durable.md": 7, "durable-operations.md": 1} {
+	for name, least := range map[string]int{"durable.md": 7, "durable-operations.md": 1, "durable-postgres.md": 3} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		require.NoError(t, err)
 		snippets := docsnippet.All(string(text))

@@ -47,12 +47,13 @@ var (
 // shownFrom are the Go files from which a page shows parts. Such a part needs the rest of its file
 // to compile, or a package that takes long to compile.
 var shownFrom = map[string][]string{
-	"docs/durable.md":   {"durable/redisstore/example_test.go", "durable/durableprometheus/example_test.go"},
-	"docs/metrics.md":   {"wheelprometheus/example_test.go"},
-	"docs/migrating.md": {"examples/migrating/recipes_test.go"},
-	"docs/schedules.md": {"examples/cron/main.go"},
-	"docs/recipes.md":   {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
-	"docs/testing.md":   {"examples/testing/payment/*.go", "clocks/*/example_test.go"},
+	"docs/durable.md":          {"durable/redisstore/example_test.go", "durable/durableprometheus/example_test.go"},
+	"docs/durable-postgres.md": {"durable/pgstore/example_test.go"},
+	"docs/metrics.md":          {"wheelprometheus/example_test.go"},
+	"docs/migrating.md":        {"examples/migrating/recipes_test.go"},
+	"docs/schedules.md":        {"examples/cron/main.go"},
+	"docs/recipes.md":          {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
+	"docs/testing.md":          {"examples/testing/payment/*.go", "clocks/*/example_test.go"},
 }
 
 // snippet is a block of Go code in a Markdown file.

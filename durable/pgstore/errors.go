@@ -1,0 +1,91 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// isConflict reports whether a transaction may succeed if it is run again.
+func isConflict(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) &&
+		(server.Code == "40001" || server.Code == "40P01" || // a serialization failure, a deadlock
+			server.Code == "23505" && server.TableName == "messages" || server.Code == "22012") // stored meanwhile, see putText
+}
+
+// kinds has the errors of package driver for the codes of the server, the longest prefix first, and
+// what to do.
+var kinds = []struct {
+	code   string
+	kind   error
+	advice string
+}{
+	{"3D000", nil, "the database does not exist"},
+	{"3F000", driver.ErrVersion, "there is no such schema: call pgstore.Migrate, or run delayq migrate"},
+	{"42P01", driver.ErrVersion, "a table is missing: call pgstore.Migrate, or run delayq migrate"},
+	{"42703", driver.ErrVersion, "a column is missing: call pgstore.Migrate, or run delayq migrate"},
+	{"42501", nil, "the user needs USAGE of the schema, and SELECT, INSERT, UPDATE and DELETE of its tables"},
+	{"25006", driver.ErrUnavailable, "the server is read-only, a standby perhaps: connect to the primary (target_session_attrs=read-write)"},
+	{"25P03", driver.ErrUnavailable, ""}, // the process stopped within a transaction
+	{"25P04", driver.ErrUnavailable, ""}, // transaction_timeout
+	{"26000", driver.ErrUnavailable, "a pooler has no prepared statements: set default_query_exec_mode=exec in the connection string"},
+	{"42P05", driver.ErrUnavailable, "a pooler has no prepared statements: set default_query_exec_mode=exec in the connection string"},
+	{"08P01", driver.ErrUnavailable, ""},
+	{"53100", driver.ErrFull, "the disk of the server is full"},
+	{"53200", driver.ErrFull, "the server is out of memory"},
+	{"53", driver.ErrUnavailable, "the server has too few resources, such as connections"},
+	{"08", driver.ErrUnavailable, ""},
+	{"40", driver.ErrUnavailable, "the call has conflicted with others several times"},
+	{"55", driver.ErrUnavailable, ""}, // lock_timeout
+	{"57", driver.ErrUnavailable, ""}, // the server ends, or statement_timeout
+	{"58", driver.ErrUnavailable, ""}, // of the system, for example of the disk
+	{"XX", driver.ErrUnavailable, ""}, // internal
+}
+
+// declared are the errors that already have a kind.
+var declared = []error{
+	driver.ErrNotFound, driver.ErrNoQueue, driver.ErrClosed, driver.ErrInvalid, driver.ErrPartitions, driver.ErrOptions,
+	driver.ErrVersion, driver.ErrFull, driver.ErrUnsafe, driver.ErrUnavailable,
+}
+
+// failure gives an error of a call its kind: see package driver. If ctx has ended, failure returns
+// the cause of ctx.
+func failure(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var late *driver.LateError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &late) || slices.ContainsFunc(declared, func(kind error) bool { return errors.Is(err, kind) }):
+	case errors.As(err, &server):
+		for _, k := range kinds {
+			if !strings.HasPrefix(server.Code, k.code) {
+				continue
+			}
+			if k.advice != "" {
+				err = fmt.Errorf("%s: %w", k.advice, err)
+			}
+			if k.kind == driver.ErrFull && !strings.HasPrefix(what, "put") { // the call must succeed at last
+				k.kind = driver.ErrUnavailable
+			}
+			if k.kind != nil {
+				err = fmt.Errorf("%w: %w", k.kind, err)
+			}
+			break
+		}
+	default: // of the network, or the pool
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("pgstore: %s: %w", what, err)
+}

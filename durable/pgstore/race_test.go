@@ -1,0 +1,152 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/pgstore"
+)
+
+// awaitLock waits until a statement of the store's other connections waits for a lock.
+func (d *database) awaitLock() {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool {
+		var n int
+		require.NoError(d.t, d.pool.QueryRow(d.t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%"' || $1 || '"%'`, d.schema).Scan(&n))
+		return n > 0
+	}, time.Minute, time.Millisecond)
+}
+
+// TestReplacedMessageIsFound cancels and reschedules a message while a transaction replaces it.
+func TestReplacedMessageIsFound(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	for i, move := range []func(id string) (durable.Result, error){
+		func(id string) (durable.Result, error) { return d.q.Cancel(t.Context(), id) },
+		func(id string) (durable.Result, error) { return d.q.Reschedule(t.Context(), id, time.Hour) },
+	} {
+		id := fmt.Sprint(i)
+		_, err := d.q.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
+		require.NoError(t, err)
+		tx, err := d.pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = pgstore.EnqueueTx(t.Context(), tx, d.q, durable.Message{ID: id, Delay: time.Hour, Replace: true})
+		require.NoError(t, err)
+		result := make(chan durable.Result)
+		go func() {
+			r, err := move(id)
+			assert.NoError(t, err)
+			result <- r
+		}()
+		d.awaitLock()
+		require.NoError(t, tx.Commit(t.Context()))
+		require.Equal(t, []durable.Result{durable.ResultCancelled, durable.ResultRescheduled}[i], <-result)
+	}
+}
+
+// TestStoppedProcessReleasesItsLocks stops between the two round trips of a claim. The next claim
+// of the partition goes on after the timeout of the server.
+func TestStoppedProcessReleasesItsLocks(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	conn, err := d.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, text := range []string{
+		"BEGIN", "SELECT set_config('idle_in_transaction_session_timeout', '500', true)",
+		fmt.Sprintf(`SELECT FROM %q.claims FOR UPDATE`, d.schema),
+	} {
+		_, err := conn.Exec(t.Context(), text)
+		require.NoError(t, err)
+	}
+	_, err = d.q.Enqueue(t.Context(), durable.Message{ID: "m"})
+	require.NoError(t, err)
+	delivery, err := d.q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, delivery.Ack(t.Context()))
+	err = conn.Ping(t.Context())
+	require.Error(t, err, "the server has ended the session")
+}
+
+// TestCallsEndWhileAMessageIsLocked cancels a message that a transaction has locked for longer than
+// RetryFor.
+func TestCallsEndWhileAMessageIsLocked(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	q, err := durable.Open(t.Context(), d.store, durable.Options{Queue: "orders", RetryFor: time.Second})
+	require.NoError(t, err)
+	defer q.Close()
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Delay: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error {
+		_, err := pgstore.RescheduleTx(t.Context(), tx, q, "m", time.Minute)
+		require.NoError(t, err)
+		_, err = q.Cancel(t.Context(), "m")
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		return nil
+	}))
+}
+
+// TestRepeatedAck repeats an acknowledgement whose first copy has not committed yet.
+func TestRepeatedAck(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	b, err := d.store.Open(t.Context(), driver.Config{Queue: "acks", Partitions: 1})
+	require.NoError(t, err)
+	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}})
+	require.NoError(t, err)
+	claimed, err := b.Claim(t.Context(), driver.Claim{Max: 1, Begin: 1, MaxBytes: 1, Visibility: time.Hour})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	first, err := d.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = first.Exec(t.Context(), fmt.Sprintf(`DELETE FROM %q.messages WHERE id = 'm'`, d.schema))
+	require.NoError(t, err)
+	status := make(chan driver.Status)
+	go func() {
+		outcomes, err := b.Apply(t.Context(), driver.Batch{Op: driver.OpAck, Changes: []driver.Change{{ID: "m", Token: claimed.Records[0].Token}}})
+		assert.NoError(t, err)
+		status <- outcomes[0].Status
+	}()
+	d.awaitLock()
+	require.NoError(t, first.Commit(t.Context()))
+	require.Equal(t, driver.StatusNotFound, <-status)
+}
+
+// TestLateCallHasNoEffect waits for a transaction until the call is late.
+func TestLateCallHasNoEffect(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	b, err := d.store.Open(t.Context(), driver.Config{Queue: "late", Partitions: 1, RetryFor: time.Minute})
+	require.NoError(t, err)
+	put := driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}}
+	put.Call = driver.Call{Caller: "c", Seq: 1, NotAfter: driver.InstantOf(time.Now().Add(500 * time.Millisecond))}
+	tx, err := d.pool.Begin(t.Context())
+	require.NoError(t, err)
+	q, err := durable.Open(t.Context(), d.store, durable.Options{Queue: "late"})
+	require.NoError(t, err)
+	defer q.Close()
+	_, err = pgstore.EnqueueTx(t.Context(), tx, q, durable.Message{ID: "m"})
+	require.NoError(t, err)
+	failed := make(chan error)
+	go func() {
+		_, err := b.Put(context.WithoutCancel(t.Context()), put)
+		failed <- err
+	}()
+	d.awaitLock()
+	time.Sleep(time.Until(put.Call.NotAfter.Time()) + 10*time.Millisecond)
+	require.NoError(t, tx.Rollback(t.Context()))
+	var late *driver.LateError
+	require.ErrorAs(t, <-failed, &late)
+	_, err = b.Get(t.Context(), 0, "m")
+	require.ErrorIs(t, err, driver.ErrNotFound)
+}
