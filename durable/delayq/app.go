@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,7 +28,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	size           func() (columns, rows int) // of stdout in characters; 0 if it is no terminal
-	open           func(url string, use storeurl.Use) (durable.Store, func() error, error)
+	parse          func(url string) (storeurl.Opener, error)
 	noticeDelay    time.Duration // from Ctrl-C until the user is told what delays the end
 	commandGrace   time.Duration // for the output of a command that has left a process in the background
 	signalGrace    time.Duration // how long a failed command waits for the signal that ends delayq: a supervisor may signal the command first
@@ -44,7 +45,7 @@ const maxBody = 64 << 20
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
-		stdin: stdin, stdout: stdout, stderr: stderr, size: func() (int, int) { return sizeOf(stdout) }, open: storeurl.Open,
+		stdin: stdin, stdout: stdout, stderr: stderr, size: func() (int, int) { return sizeOf(stdout) }, parse: storeurl.Parse,
 		noticeDelay: time.Second, commandGrace: 5 * time.Second, signalGrace: time.Second,
 	}
 }
@@ -105,7 +106,7 @@ func (a *app) commands() []*cli.Command {
 		}, "paused", false, (*durable.Queue).Resume),
 		// The only command that rejects a server that may lose messages.
 		a.state(command{name: "health", usage: "check that the store answers and cannot lose messages", need: checks}, "healthy", true, (*durable.Queue).Healthy),
-		a.auditCommand(), a.backupCommand(), a.queuesCommand(),
+		a.auditCommand(), a.backupCommand(), a.migrateCommand(), a.queuesCommand(),
 	}
 }
 
@@ -122,6 +123,7 @@ const closeTime = 10 * time.Second
 // access is what a command does with the store.
 type access struct {
 	storeurl.Use
+	only      string     // the form of the URLs of the stores that have the command; empty: all
 	storeOnly bool       // it opens no queue
 	newQueue  bool       // it creates the queue if there is none
 	newStore  bool       // and the directory
@@ -152,16 +154,17 @@ func (n access) limited(ctx context.Context) (context.Context, context.CancelFun
 // with opens the queue, calls f and closes the queue. Closing releases messages that were claimed
 // and have not begun.
 func (a *app) with(ctx context.Context, need access, f func(s *session) error) (err error) {
-	if err := a.check(need); err != nil {
+	open, err := a.check(need)
+	if err != nil {
 		return err
 	}
 	defer a.reportWaiting(ctx)()
 	defer func() { err = withRemedy(err) }()
-	store, closeStore, err := a.open(a.store, need.Use)
+	store, err := open(need.Use)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeStore()) }()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	if need.storeOnly {
 		return f(&session{store: store})
 	}
@@ -178,17 +181,21 @@ func (a *app) with(ctx context.Context, need access, f func(s *session) error) (
 	return f(&session{q, store})
 }
 
-// check rejects invalid names, an empty queue name, which durable.Open would replace, and a missing
-// directory, which would be created: a wrong path would look like an empty queue.
-func (a *app) check(need access) error {
-	if err := storeurl.Check(a.store); err != nil {
-		return err
+// check rejects an unsuitable store, invalid names, an empty queue name, which durable.Open would
+// replace, and a missing directory, which would be created and look like an empty queue.
+func (a *app) check(need access) (storeurl.Opener, error) {
+	open, err := a.parse(a.store)
+	if err != nil {
+		return nil, err
+	}
+	if scheme, _, _ := strings.Cut(need.only, ":"); !strings.HasPrefix(strings.ToLower(a.store), scheme) {
+		return nil, fmt.Errorf("store is %q; it must be %s", storeurl.Redact(a.store), need.only)
 	}
 	path, ok := storeurl.Path(a.store)
 	if _, err := os.Stat(path); ok && !need.newStore && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one", a.store)
+		return nil, fmt.Errorf("store %q: there is no such directory; only delayq enqueue creates one", a.store)
 	}
-	return contract.CheckConfig(driver.Config{Queue: a.queue})
+	return open, contract.CheckConfig(driver.Config{Queue: a.queue})
 }
 
 // reportWaiting tells the user what delays the end if Ctrl-C does not end the program within
@@ -229,12 +236,13 @@ var remedies = []struct {
 	text string
 }{
 	{durable.ErrLocked, "Only the process that has a directory open can consume. Others can do everything else if it was opened " +
-		"with pebblestore.Options.Socket. Many processes can share a queue on Redis"},
+		"with pebblestore.Options.Socket. Many processes can share a queue on Redis or PostgreSQL"},
 	{durable.ErrPartitions, "Leave out -partitions to accept the number of the queue"},
 	{durable.ErrOptions, "delayq queues set changes the limits of a queue"},
 	{durable.ErrDead, "Use delayq dead replay to deliver the dead letter, or enqueue -replace to replace it"},
-	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume and take create one, and on Redis watch does too. It may have been deleted"},
+	{durable.ErrNoQueue, "Check -queue and -store; only enqueue, consume and take create one, and on a server watch does too. It may have been deleted"},
 	{durable.ErrInUse, "Stop its consumers, or give -force to delete it although it has some"},
+	{errors.ErrUnsupported, "Directories and Redis have an audit; delayq health checks any store"},
 	{durable.ErrUnsafe, "Remove the cause first. If keys were lost, run delayq audit -repair then"},
 }
 

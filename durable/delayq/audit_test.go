@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
@@ -40,9 +39,7 @@ func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	audit := func(store durable.Store, args ...string) (string, error) {
 		var out bytes.Buffer
 		a := newApp(nil, &out, io.Discard)
-		a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
-			return store, func() error { return nil }, nil
-		}
+		a.parse = opens(store)
 		err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:", "-partitions", "2", "audit"}, args...))
 		return out.String(), err
 	}

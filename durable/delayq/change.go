@@ -65,10 +65,8 @@ func (a *app) rescheduleCommand() *cli.Command {
 		args: "ID", least: 1, most: 1, accepts: "the command takes the id of one message", need: changes,
 		flags: append(dueFlags(&m), &cli.StringFlag{Name: "repeat", Usage: "use this `series`, see delayq enqueue; an empty one ends with the next run", Destination: &m.Repeat}),
 		check: func(_ context.Context, cmd *cli.Command) error {
-			switch repeat = cmd.IsSet("repeat"); {
-			case cmd.IsSet("delay") && cmd.IsSet("at"):
-				return dueTwice(cmd, &m)
-			case repeat == (cmd.IsSet("delay") || cmd.IsSet("at")):
+			delay, at := cmd.IsSet("delay"), cmd.IsSet("at")
+			if repeat = cmd.IsSet("repeat"); repeat == (delay || at) || delay && at {
 				return usage(cmd, "the command takes one of -delay or -at or -repeat")
 			}
 			return nil

@@ -202,7 +202,3 @@ func dueFlags(m *durable.Message) []cli.Flag {
 		instant("at", "make the message due at this `time`, or now if the time has passed", &m.At),
 	}
 }
-
-func dueTwice(cmd *cli.Command, m *durable.Message) error {
-	return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", m.Delay, m.At.Format(time.RFC3339))
-}

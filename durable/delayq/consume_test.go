@@ -25,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
@@ -120,12 +119,22 @@ func TestCommandsGetEachHeaderAsAVariable(t *testing.T) {
 	require.NoError(t, delivery.Ack(t.Context()))
 }
 
-// Two runs of the program use one queue concurrently.
 func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	redistest.AwaitDisconnects(t, server)
-	d := tester{t, "redis://" + server.Addr()}
+	tester{t, "redis://" + server.Addr()}.share()
+}
+
+func TestTwoProcessesShareAQueueOnPostgres(t *testing.T) {
+	d := onPostgres(t)
+	d.ok("migrate")
+	d.share()
+}
+
+// share makes two runs of the program use one queue concurrently.
+func (d tester) share() {
+	t := d.t
 	done := make(chan result, 1)
 	go func() { done <- d.interruptAfter(6, false, "consume", "-exec", "cat; echo", "-concurrency", "2") }()
 	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "100ms")
@@ -286,9 +295,7 @@ func TestFailedReleaseDoesNotAcknowledge(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	a := newApp(nil, &outputTrigger{lines: 1, end: cancel}, io.Discard)
-	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
-		return storeWithoutRelease{store}, func() error { return nil }, nil
-	}
+	a.parse = opens(storeWithoutRelease{store})
 	wait := filepath.Join(t.TempDir(), "none")
 	_ = a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; sleep 0.2; cat '" + wait + "'"})
 	c := countsOf(t, store, "default")
@@ -524,9 +531,7 @@ func TestRunningCommandsAreReportedBeforeTheStore(t *testing.T) {
 	wait, stderr := commandUntilNotice(t)
 	a := newApp(nil, out, io.MultiWriter(out, stderr))
 	a.noticeDelay = time.Millisecond
-	a.open = func(string, storeurl.Use) (durable.Store, func() error, error) {
-		return store, func() error { return nil }, nil
-	}
+	a.parse = opens(store)
 	require.NoError(t, a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; " + wait + "; sleep 0.05; echo ended"}))
 	before, _, ok := strings.Cut(out.buf.String(), "ended\n")
 	require.True(t, ok)

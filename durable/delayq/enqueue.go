@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -35,7 +35,7 @@ func (a *app) enqueueCommand() *cli.Command {
 			case cmd.IsSet("id") && m.ID == "":
 				return usage(cmd, "-id is %q; it must have 1 to %d bytes", m.ID, contract.MaxID)
 			case cmd.IsSet("delay") && cmd.IsSet("at"):
-				return dueTwice(cmd, &m)
+				return usage(cmd, "-delay is %v and -at is %s; only one of them may be given", m.Delay, m.At.Format(time.RFC3339))
 			case !cmd.IsSet("body"):
 				m.Body, err = a.readBody(ctx)
 			}
@@ -49,7 +49,7 @@ func (a *app) enqueueCommand() *cli.Command {
 // while a user types. Options that need no store are checked before. It returns an error for more
 // than maxBody bytes.
 func (a *app) readBody(ctx context.Context) ([]byte, error) {
-	if err := a.check(enqueues); err != nil {
+	if _, err := a.check(enqueues); err != nil {
 		return nil, err
 	}
 	if isTerminal(a.stdin) {
@@ -90,20 +90,10 @@ func (a *app) enqueue(ctx context.Context, s *session, m durable.Message, n int)
 		if err != nil {
 			return err // with the first of many errors
 		}
-		if err := a.printIDs(ids); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *app) printIDs(ids []string) error {
-	if !a.json {
-		return a.print(strings.Join(ids, "\n"))
-	}
-	for _, id := range ids {
-		if err := a.printJSON(map[string]string{"id": id}); err != nil {
-			return err
+		for _, id := range ids {
+			if err := a.result(map[string]string{"id": id}, id); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,22 +5,27 @@ go 1.25.0
 replace (
 	github.com/timingwheel-go/timingwheel => ../../
 	github.com/timingwheel-go/timingwheel/durable => ../
+	github.com/timingwheel-go/timingwheel/durable/internal/pgtest => ../internal/pgtest
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
 	github.com/timingwheel-go/timingwheel/durable/pebblestore => ../pebblestore
+	github.com/timingwheel-go/timingwheel/durable/pgstore => ../pgstore
 	github.com/timingwheel-go/timingwheel/durable/redisstore => ../redisstore
 )
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/internal/pgtest v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/pgstore v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
 	github.com/urfave/cli/v3 v3.14.0
-	golang.org/x/sync v0.20.0
+	golang.org/x/sync v0.22.0
 	golang.org/x/term v0.29.0
 )
 
@@ -41,6 +46,9 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.3 // indirect
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.17.11 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
@@ -63,6 +71,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
 	golang.org/x/sys v0.47.0 // indirect
-	golang.org/x/text v0.22.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 	google.golang.org/protobuf v1.33.0 // indirect
 )

@@ -1,13 +1,10 @@
 // Delayq inspects and operates a durable delay queue from the command line: it enqueues, takes,
-// consumes, watches, lists, cancels, replays and audits messages, in a directory, on Redis, or
-// in memory.
+// consumes, watches, lists, cancels, replays and audits messages, in a directory, on Redis or
+// PostgreSQL, or in memory.
 //
 //	delayq enqueue -id order-42 -body 'cancel the order' -delay 30m
-//	delayq watch -interval 2s
 //	delayq consume -exec './deliver.sh' -concurrency 8
 //	delayq -store redis://localhost:6379/0 -queue orders dead list
-//
-// Every command has its own help: delayq enqueue -help.
 //
 // # Exit codes
 //

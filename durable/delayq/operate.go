@@ -152,17 +152,26 @@ func (a *app) consumers(ctx context.Context, s *session, _ []string) error {
 
 func (a *app) backupCommand() *cli.Command {
 	return a.command(command{
-		name: "backup", usage: "write a copy of a directory, which may be in use", need: access{storeOnly: true},
+		name: "backup", usage: "write a copy of a directory, which may be in use", need: access{only: "dir:PATH", storeOnly: true},
 		args: "FILE", least: 1, most: 1, accepts: "the command takes the name of a new file, or - for stdout",
-		check: func(context.Context, *cli.Command) error {
-			if _, ok := storeurl.Path(a.store); !ok {
-				return fmt.Errorf("store is %q; it must be dir:PATH", storeurl.Redact(a.store))
-			}
-			return nil
-		},
 		run: func(ctx context.Context, s *session, files []string) error {
 			dir, _ := storeurl.Path(a.store)
-			return a.backup(ctx, s.store.(*pebblestore.Store), dir, files[0]) //nolint:errcheck,forcetypeassert // see check
+			return a.backup(ctx, s.store.(*pebblestore.Store), dir, files[0]) //nolint:errcheck,forcetypeassert // see access.only
+		},
+	})
+}
+
+func (a *app) migrateCommand() *cli.Command {
+	return a.command(command{
+		name: "migrate", usage: "create or update the schema of a PostgreSQL database",
+		need: access{only: "postgres://[user[:password]@]host[:port][/database]", storeOnly: true},
+		run: func(ctx context.Context, s *session, _ []string) error {
+			p := s.store.(*storeurl.Postgres) //nolint:errcheck,forcetypeassert // see access.only
+			changed, err := p.Migrate(ctx)
+			if err != nil {
+				return err
+			}
+			return a.result(map[string]any{"schema": p.Schema, "migrated": changed}, "schema "+p.Schema+map[bool]string{true: " is migrated", false: " was up to date"}[changed])
 		},
 	})
 }

@@ -119,10 +119,7 @@ func (a *app) takeError(ctx context.Context, err error, taken int, o takeOptions
 
 // printBody prints a body, and a newline unless the body ends with one.
 func (a *app) printBody(d *durable.Delivery) error {
-	if a.json {
-		return a.printJSON(messageJSON(*d, d.Body))
-	}
-	return a.print(strings.TrimSuffix(string(d.Body), "\n"))
+	return a.result(messageJSON(*d, d.Body), strings.TrimSuffix(string(d.Body), "\n"))
 }
 
 // held are messages that were taken and are not to be acknowledged yet, as keys.

@@ -17,6 +17,7 @@ func FuzzRedact(f *testing.F) {
 	f.Add("redis-cluster://:", "/x", "a:1,b:2?dial_timeout=no")
 	f.Add("rediss-sentinel://u:", "@", "a:1/m/x?password=hush")
 	f.Add("unix://", "%zz", "[::1]:6379/1#x")
+	f.Add("postgres://u:", "", "a:1,b/db?sslmode=no")
 	f.Fuzz(checkRedacted)
 }
 
@@ -24,8 +25,8 @@ func FuzzRedact(f *testing.F) {
 // longer than CI has for it.
 func TestRandomURLsHidePasswords(t *testing.T) {
 	t.Parallel()
-	schemes := []string{"redis", "rediss", "redis-cluster", "redis-sentinel", "unix", "memory", "x", ""}
-	pieces := []string{":", "/", "@", "?", "#", "%", "%zz", "%40", "[", "]", ",", "&", "=", ".", " ", "\\", "\x00", "a", "1", "host:1", "db=1", "dial_timeout=no", "password=", "\u00e9"}
+	schemes := []string{"redis", "rediss", "redis-cluster", "redis-sentinel", "postgres", "postgresql", "unix", "memory", "x", ""}
+	pieces := []string{":", "/", "@", "?", "#", "%", "%zz", "%40", "[", "]", ",", "&", "=", ".", " ", "\\", "\x00", "a", "1", "host:1", "db=1", "dial_timeout=no", "sslmode=no", "password=", "\u00e9"}
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
 	some := func(most int) string {
 		var s strings.Builder
@@ -49,9 +50,8 @@ func checkRedacted(t *testing.T, before, after, rest string) {
 	}
 	url := before + password + after + "@" + rest
 	assert.NotContains(t, Redact(url), password)
-	client, err := newClient(url)
+	_, err := Parse(url)
 	if err == nil {
-		require.NoError(t, client.Close())
 		return
 	}
 	require.ErrorIs(t, err, durable.ErrInvalid)

@@ -15,7 +15,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/pebblestore"
-	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
 // passOne sends a message through the store of a URL.
@@ -23,9 +22,9 @@ func passOne(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	store, closeStore, err := Open(url, Use{Consume: true})
+	store, err := Open(url, Use{Consume: true})
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, closeStore()) }()
+	defer func() { assert.NoError(t, store.Close()) }()
 	q, err := durable.Open(ctx, store, durable.Options{Partitions: 2})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, q.Shutdown(ctx)) }()
@@ -67,7 +66,7 @@ func TestOpenOfADirectoryInUse(t *testing.T) {
 				} {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						store, closeStore, err := Open("dir:"+path, use)
+						store, err := Open("dir:"+path, use)
 						if !served || use.Consume {
 							require.ErrorIs(t, err, durable.ErrLocked)
 							return
@@ -75,7 +74,7 @@ func TestOpenOfADirectoryInUse(t *testing.T) {
 						require.NoError(t, err)
 						_, err = durable.Open(t.Context(), store, durable.Options{Partitions: 2})
 						require.NoError(t, err)
-						require.NoError(t, closeStore())
+						require.NoError(t, store.Close())
 					})
 				}
 			})
@@ -90,10 +89,10 @@ func TestReaderKeepsNoDirectory(t *testing.T) {
 	t.Parallel()
 	url := "dir:" + filepath.Join(t.TempDir(), "q")
 	passOne(t, url)
-	_, closeStore, err := Open(url, Use{Read: true})
+	store, err := Open(url, Use{Read: true})
 	require.NoError(t, err)
 	passOne(t, url)
-	require.NoError(t, closeStore())
+	require.NoError(t, store.Close())
 }
 
 func TestOpenRedisDecodesPasswords(t *testing.T) {
@@ -172,6 +171,13 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"http://host", "redis-cluster"},
 		{"redis:host", "redis-cluster"},
 		{"redis-ring://host:1", "redis-cluster"},
+		{"postgres:host", "postgres://"},
+		{"postgres-cluster://host/db?sslmode=disable", "postgres://"},
+		{"postgresql-sentinel://host/m", "postgres://"},
+		{"postgres://host:port/db", "host[:port]"},
+		{"postgres://host/db?sslmode=perhaps", "?sslmode=require"},
+		{"postgres://host/db?pool_max_conns=none", "of pgxpool"},
+		{"postgres://host/db?schema=a;x=b", "percent-encoding"},
 		{"redis-://", "redis-sentinel"},
 		{"redis://a:1,b:2", "redis-cluster://"},
 		{"redis://host:port", "host:port"},
@@ -195,26 +201,25 @@ func TestOpenRejectsInvalidURLs(t *testing.T) {
 		{"redis-cluster://a:1?route_randomly=true", "replicas"},
 		{"redis-sentinel://a:1/m/-1", "/master[/db]"},
 	} {
-		store, closeStore, err := Open(c.url, Use{})
+		open, err := Parse(c.url)
 		require.ErrorIs(t, err, durable.ErrInvalid, c.url)
 		require.ErrorContains(t, err, c.want, c.url)
 		assert.Contains(t, err.Error(), `"`+Redact(c.url)+`"`, "the error names the value")
-		assert.Nil(t, store)
-		assert.Nil(t, closeStore)
-		assert.Equal(t, err, Check(c.url))
+		assert.Nil(t, open)
 	}
 }
 
-func TestCheckOpensNothing(t *testing.T) {
+func TestParseOpensNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "q")
 	for _, url := range []string{
 		"memory:", "dir:" + dir, "dir://" + filepath.ToSlash(dir), "redis://", "redis://host:1/2", "rediss-cluster://a:1,b:2",
-		"redis-sentinel://a:1,b:2/m/3?min_idle_conns=5",
+		"redis-sentinel://a:1,b:2/m/3?min_idle_conns=5", "postgres://", "Postgres://u@host:1/db?schema=jobs", "postgresql://a:1,b:2/db?sslmode=disable",
 	} {
-		require.NoError(t, Check(url))
+		_, err := Parse(url)
+		require.NoError(t, err)
 	}
-	assert.NoDirExists(t, dir, "Check opens nothing")
+	assert.NoDirExists(t, dir)
 }
 
 func TestErrorsContainNoPassword(t *testing.T) {
@@ -248,10 +253,19 @@ func TestErrorsContainNoPassword(t *testing.T) {
 		"redis://h:1?protocol=3?password=hush",
 		"redis-cluster://h:1?protocol=3?password=hush",
 		"redis://me:hush%@host:1",
+		"postgres://me:hush@host:port",
+		"postgres://me:hush/hush@host/db",
+		"postgres://me:hush?hush@host/db",
+		"postgres://me:hush@hush@host/db",
+		"postgresql://me:%zzhush@host",
+		"postgres://me:hush",
+		"postgres:me:hush@host",
+		"postgres://host/db?sslmode=x&password=hush",
+		"postgres://host/db?pool_max_conns=x&user=u;password=hush",
 		"//me:hush@host",
 		"http://me:hush@host",
 	} {
-		_, _, err := Open(url, Use{Consume: true})
+		_, err := Parse(url)
 		require.ErrorIs(t, err, durable.ErrInvalid, url)
 		assert.NotContains(t, err.Error(), "hush")
 	}
@@ -262,6 +276,9 @@ func TestRedactHidesWhatFollowsTheScheme(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis://a:b@host:1/2?x=1&Password=p": "redis:…",
 		"redis-cluster://h:1,i:2":             "redis-cluster:…",
+		"postgres://me:hush@host":             "postgres:…",
+		"postgresql://host/db":                "postgresql:…",
+		"postgres-x://host/db":                "…",
 		"REDISS-sentinel://h:1/m":             "REDISS-sentinel:…",
 		"redis":                               "…",
 		"redis?password=p":                    "…",
@@ -281,10 +298,10 @@ func TestCloseOfRedisStoreClosesItsClient(t *testing.T) {
 	server := miniredis.RunT(t)
 	redistest.AwaitDisconnects(t, server)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	_, closeStore, err := openRedis(client, redisstore.Options{AllowLossOnCrash: true})
+	store, err := openRedis(client, Use{})
 	require.NoError(t, err)
 	require.NoError(t, client.Ping(t.Context()).Err())
-	require.NoError(t, closeStore())
+	require.NoError(t, store.Close())
 	require.ErrorIs(t, client.Ping(t.Context()).Err(), redis.ErrClosed)
 }
 
@@ -301,9 +318,18 @@ func TestPathOfDirectoryURLs(t *testing.T) {
 
 // newClient returns a client for a URL, which is not connected.
 func newClient(raw string) (redis.UniversalClient, error) {
-	client, err := parse(raw)
+	store, err := Open(raw, Use{})
 	if err != nil {
 		return nil, err
 	}
-	return client(), nil
+	return store.(onRedis).client, nil
+}
+
+// Open opens the store of a URL.
+func Open(url string, use Use) (durable.Store, error) {
+	open, err := Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	return open(use)
 }
