@@ -48,7 +48,7 @@ race: ## test under the race detector
 	.ci/run race
 
 .PHONY: perturb
-perturb: ## test on a runtime that delays goroutines, for PERTURBTIME (default 60s)
+perturb: ## test on a runtime that delays goroutines, for PERTURBTIME (default 45s)
 	.ci/run perturb
 
 .PHONY: invariants
@@ -68,7 +68,7 @@ platforms: ## compile and vet the libraries for arm64, Windows and macOS
 	.ci/run platforms
 
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME (default 3s)
+fuzz: ## run each fuzz target for FUZZTIME (default 2s)
 	.ci/run fuzz
 
 .PHONY: vet
