@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,7 +122,11 @@ func TestHandlerAcknowledgesInATransaction(t *testing.T) {
 					if c.again {
 						want = append(want, "Claimed", "Begun", "Delivered", acked)
 					}
-					assert.Equal(t, want, es.kinds("m"))
+					inOrder := func(kinds []string) []string { // an error may be reported after the next claim
+						return slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return kind == "Error" })
+					}
+					assert.Equal(t, inOrder(want), inOrder(es.kinds("m")))
+					assert.ElementsMatch(t, want, es.kinds("m"))
 					stats := counters(t, q)
 					assert.Zero(t, stats.Crashed+stats.Cancelled+uint64(stats.InFlight))
 					assert.EqualValues(t, len(want)/4, n.Load())
