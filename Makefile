@@ -32,7 +32,7 @@ test: ## test the modules of go.work
 	go test work
 
 .PHONY: alone
-alone: ## test the modules benchmarks, wheeldebug/browsertest and durable/bench
+alone: ## test the modules benchmarks, wheeldebug/browsertest, durable/bench and durable/bench/postgres
 	.ci/run alone
 
 .PHONY: full
