@@ -146,7 +146,7 @@ FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[]
 		$11::smallint[], $12::text[], $13::text[], $14::text[])
 	AS u(id, state, at, due, token, planned, attempts, crashes, postponed, last, repeat, reason, process)
 WHERE m.part = $1::int AND m.id = u.id
-RETURNING m.id, CASE WHEN $15::boolean THEN m.body END`)
+RETURNING m.id, CASE WHEN $15::boolean AND m.state IN (2, 3) THEN m.body END`)
 
 	// The state and the due time are those of the locked row, or of a row that is locked by another
 	// transaction: NULL in held.
@@ -214,9 +214,14 @@ func (l *loaded) stateDest() []any {
 // may run them several times.
 func (l *loaded) read(p *pipeline, c *driver.Call, load statement, ids []string) {
 	l.rows, l.order, l.tally = make(map[string]*message), nil, tally{}
+	l.readState(p, c)
+	p.rows(load, []any{l.part, ids}, l.add)
+}
+
+// readState adds the statements that read the state, after an earlier copy of the call.
+func (l *loaded) readState(p *pipeline, c *driver.Call) {
 	p.lockCall(l.part, c)
 	l.found = p.row(stateText, []any{l.part, c.Caller}, l.stateDest()...)
-	p.rows(load, []any{l.part, ids}, l.add)
 }
 
 // add adds a row that was read.
@@ -239,8 +244,9 @@ func (l *loaded) check(c *driver.Call) ([]driver.Status, error) {
 	return l.repeated(c)
 }
 
-// write adds the statements that store the changes of the rows and of the counts.
-func (l *loaded) write(p *pipeline) {
+// write adds the statements that store the changes of the rows and of the counts. If bodies is not
+// nil, they read the bodies of the changed messages in flight.
+func (l *loaded) write(p *pipeline, bodies map[string][]byte) {
 	var removed []string
 	var changed []*message
 	for _, r := range l.order {
@@ -259,14 +265,14 @@ func (l *loaded) write(p *pipeline) {
 		p.exec(removeText, l.part, removed)
 	}
 	if len(changed) > 0 {
-		p.update(l.part, changed, nil)
+		p.update(l.part, changed, bodies)
 	}
 	if l.tally != (tally{}) {
 		p.exec(countText, append([]any{l.part}, l.tally.values()...)...)
 	}
 }
 
-// update adds the statement that stores changed rows, and reads their bodies if bodies is not nil.
+// update adds the statement that stores changed rows: see write.
 func (p *pipeline) update(part int32, rows []*message, bodies map[string][]byte) {
 	n := len(rows)
 	ids, states, at, due := make([]string, n), make([]int16, n), make([]int64, n), make([]int64, n)
@@ -427,12 +433,12 @@ func (a *application) run(ctx context.Context, b *backend) ([]driver.Outcome, er
 		write: func(p *pipeline, conn *pgxpool.Conn) error {
 			locked := map[string]*message{}
 			var more pipeline
-			if a.skips() {
-				more.rows(peekText, []any{a.l.part, a.missing()}, (&loaded{rows: locked}).add)
+			if missing := a.missing(); len(missing) > 0 && a.skips() {
+				more.rows(peekText, []any{a.l.part, missing}, (&loaded{rows: locked}).add)
 			} else {
 				a.readMissing(&more)
 			}
-			if len(a.missing()) > 0 {
+			if len(more) > 0 {
 				if err := conn.SendBatch(ctx, b.store.batch(more, "", "")).Close(); err != nil {
 					return err
 				}
@@ -470,7 +476,9 @@ func (a *application) missing() (ids []string) {
 // removed and stored a message while the first one waited for it, that one has not seen the
 // message.
 func (a *application) readMissing(p *pipeline) {
-	p.rows(loadText, []any{a.l.part, a.missing()}, a.l.add)
+	if missing := a.missing(); len(missing) > 0 {
+		p.rows(loadText, []any{a.l.part, missing}, a.l.add)
+	}
 }
 
 func (a *application) readAll(p *pipeline) {
@@ -503,7 +511,7 @@ func (a *application) writeAll(p *pipeline, locked map[string]*message) error {
 		return nil
 	}
 	a.applyAll(locked)
-	a.l.write(p)
+	a.l.write(p, nil)
 	if a.batch.Op == driver.OpBury {
 		a.l.dead.trim(p, &a.l)
 	}

@@ -268,18 +268,11 @@ func (c *claim) answer() {
 	}
 }
 
-// writeRows adds the statements that store the changes of the rows, and read the bodies.
+// writeRows adds the statements that store the changes of the rows, and read the bodies of the
+// messages that were taken.
 func (c *claim) writeRows(p *pipeline) {
-	for _, r := range c.taken {
-		c.l.tally.add(r.before, r.size, -1)
-		c.l.tally.add(r.msg.State, r.size, 1)
-		r.changed = false // written here
-	}
-	if len(c.taken) > 0 {
-		p.update(c.l.part, c.taken, c.bodies)
-	}
 	c.l.order = append(c.l.order, c.again...)
-	c.l.write(p)
+	c.l.write(p, c.bodies)
 	if len(c.again) > 0 {
 		p.row(leaseText, []any{c.l.part}, &c.claimed.Lease)
 	}

@@ -37,7 +37,6 @@ var kinds = []struct {
 	{"25P04", driver.ErrUnavailable, ""}, // transaction_timeout
 	{"26000", driver.ErrUnavailable, "a pooler has no prepared statements: set default_query_exec_mode=exec in the connection string"},
 	{"42P05", driver.ErrUnavailable, "a pooler has no prepared statements: set default_query_exec_mode=exec in the connection string"},
-	{"08P01", driver.ErrUnavailable, ""},
 	{"53100", driver.ErrFull, "the disk of the server is full"},
 	{"53200", driver.ErrFull, "the server is out of memory"},
 	{"53", driver.ErrUnavailable, "the server has too few resources, such as connections"},

@@ -153,10 +153,7 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	return b.call(ctx, "pause", func(ctx context.Context, queue *queueID) error {
 		l := &loaded{part: queue.parts[pause.Partition]}
 		err := b.store.run(ctx, transaction{
-			read: func(p *pipeline) {
-				p.lockCall(l.part, &pause.Call)
-				l.found = p.row(stateText, []any{l.part, pause.Call.Caller}, l.stateDest()...)
-			},
+			read: func(p *pipeline) { l.readState(p, &pause.Call) },
 			write: func(p *pipeline, _ *pgxpool.Conn) error {
 				if statuses, err := l.check(&pause.Call); statuses != nil || err != nil {
 					return err

@@ -140,22 +140,9 @@ func applyTx(ctx context.Context, tx Tx, store driver.Backend, batch *driver.Bat
 	if err == nil {
 		err = b.callTx(ctx, func(ctx context.Context, ids *queueID) error {
 			a = &application{batch: batch, l: loaded{part: ids.parts[batch.Partition]}}
-			var again, write pipeline
-			err := b.store.runTx(ctx, tx, a.readAll, nil)
-			if err == nil && len(a.missing()) > 0 {
-				a.readMissing(&again)
-				err = b.store.sendTx(ctx, tx, again)
-			}
-			if err == nil {
-				err = a.writeAll(&write, nil)
-			}
-			if err == nil {
-				err = b.store.sendTx(ctx, tx, write)
-			}
-			if err == nil {
-				err = b.notifyTx(ctx, tx, a.l.part, a.l.lastClaim, a.earliest)
-			}
-			return err
+			return b.store.runTx(ctx, tx, reading(a.readAll), reading(a.readMissing),
+				func(p *pipeline) error { return a.writeAll(p, nil) },
+				func(p *pipeline) error { return b.notify(p, a.l.part, a.l.lastClaim, a.earliest) })
 		})
 	}
 	if err != nil {
@@ -169,32 +156,32 @@ func applyTx(ctx context.Context, tx Tx, store driver.Backend, batch *driver.Bat
 func (b *backend) putTx(ctx context.Context, tx Tx, part int32, put *driver.Put) (statuses []driver.Status, err error) {
 	if put.Replace {
 		r := replacement{l: loaded{part: part}, put: put}
-		if err = b.store.runTx(ctx, tx, r.read, r.write); err == nil {
-			err = b.notifyTx(ctx, tx, part, r.l.lastClaim, r.earliest)
-		}
+		err = b.store.runTx(ctx, tx, reading(r.read), r.write,
+			func(p *pipeline) error { return b.notify(p, part, r.l.lastClaim, r.earliest) })
 		return r.statuses, err
 	}
 	var r putResult
 	var found *bool
-	err = b.store.runTx(ctx, tx, func(p *pipeline) { found = p.row(putText, putArgs(part, &put.Call, put.Items), r.dest()...) }, nil)
-	switch {
-	case err == nil && !*found:
-		return nil, errGone
-	case err != nil:
-		return nil, err
-	}
-	return parseStatuses(*r.statuses), b.notifyTx(ctx, tx, part, r.lastClaim, r.earliest)
+	err = b.store.runTx(ctx, tx,
+		reading(func(p *pipeline) { found = p.row(putText, putArgs(part, &put.Call, put.Items), r.dest()...) }),
+		func(p *pipeline) error {
+			if !*found {
+				return errGone
+			}
+			statuses = parseStatuses(*r.statuses)
+			return b.notify(p, part, r.lastClaim, r.earliest)
+		})
+	return statuses, err
 }
 
-// notifyTx sends a hint when the transaction commits, if Options.NotifyTx is set and a message is
-// due before those that the last claim has left. The server sends the hints of a partition once.
-func (b *backend) notifyTx(ctx context.Context, tx Tx, part int32, last lastClaim, earliest driver.Instant) error {
-	if !b.store.options.NotifyTx || !last.isBefore(earliest) {
-		return nil
+// notify adds the statement that sends a hint when the transaction commits, if Options.NotifyTx is
+// set and a message is due before those that the last claim has left. The server sends the hints of
+// a partition once.
+func (b *backend) notify(p *pipeline, part int32, last lastClaim, earliest driver.Instant) error {
+	if b.store.options.NotifyTx && last.isBefore(earliest) {
+		p.rows(notifyText, []any{[]string{hint{part: part}.payload()}}, func(row scanner) error { return row.Scan(new(any)) })
 	}
-	var p pipeline
-	p.rows(notifyText, []any{[]string{hint{part: part}.payload()}}, func(row scanner) error { return row.Scan(new(any)) })
-	return b.store.sendTx(ctx, tx, p)
+	return nil
 }
 
 // backendOf returns the queue behind a backend of this package.
@@ -215,18 +202,27 @@ func (b *backend) callTx(ctx context.Context, do func(ctx context.Context, id *q
 	return err
 }
 
-// runTx runs statements for one message in a caller's transaction, one after another.
-func (s *Store) runTx(ctx context.Context, tx Tx, read func(*pipeline), write func(*pipeline) error) error {
-	var p pipeline
-	read(&p)
-	if err := s.sendTx(ctx, tx, p); err != nil || write == nil {
-		return err
+// runTx runs statements for one message in a caller's transaction. Each stage adds some, and uses
+// the results of those before it.
+func (s *Store) runTx(ctx context.Context, tx Tx, stages ...func(*pipeline) error) error {
+	for _, stage := range stages {
+		var p pipeline
+		if err := stage(&p); err != nil {
+			return err
+		}
+		if err := s.sendTx(ctx, tx, p); err != nil {
+			return err
+		}
 	}
-	p = nil
-	if err := write(&p); err != nil {
-		return err
+	return nil
+}
+
+// reading returns a stage that cannot fail.
+func reading(add func(*pipeline)) func(*pipeline) error {
+	return func(p *pipeline) error {
+		add(p)
+		return nil
 	}
-	return s.sendTx(ctx, tx, p)
 }
 
 func (s *Store) sendTx(ctx context.Context, tx Tx, p pipeline) error {

@@ -51,27 +51,6 @@ CREATE INDEX messages_scheduled ON {schema}.messages (part, at, id) WHERE state 
 CREATE INDEX messages_leased ON {schema}.messages (part, at, id) WHERE state IN (2, 3);
 CREATE INDEX messages_dead ON {schema}.messages (part, at, id) WHERE state = 4;
 
--- What the claims of a partition remember, and the sums of the counts that they have moved here from
--- the table counts. Transactions that enqueue read the row and never lock it.
-CREATE TABLE {schema}.claims (
-	part int PRIMARY KEY,
-	token bigint NOT NULL DEFAULT 0,
-	next bigint NOT NULL DEFAULT 0, -- due time of the first message that the last claim has left, 0: none
-	consumers text NOT NULL DEFAULT '',
-	scheduled bigint NOT NULL DEFAULT 0,
-	in_flight bigint NOT NULL DEFAULT 0,
-	dead bigint NOT NULL DEFAULT 0,
-	dead_body_bytes bigint NOT NULL DEFAULT 0,
-	enqueued bigint NOT NULL DEFAULT 0,
-	acked bigint NOT NULL DEFAULT 0,
-	retried bigint NOT NULL DEFAULT 0,
-	buried bigint NOT NULL DEFAULT 0,
-	cancelled bigint NOT NULL DEFAULT 0,
-	crashed bigint NOT NULL DEFAULT 0,
-	trimmed bigint NOT NULL DEFAULT 0,
-	expired bigint NOT NULL DEFAULT 0
-) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
-
 -- Each transaction that changes counts of a partition adds a row, so that no transaction waits for
 -- another one. Claims move the rows to the table claims.
 CREATE TABLE {schema}.counts (
@@ -90,6 +69,16 @@ CREATE TABLE {schema}.counts (
 	expired bigint NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX counts_part ON {schema}.counts (part);
+
+-- What the claims of a partition remember, and the sums of the counts that they have moved here from
+-- the table counts. Transactions that enqueue read the row and never lock it.
+CREATE TABLE {schema}.claims (
+	LIKE {schema}.counts INCLUDING DEFAULTS,
+	token bigint NOT NULL DEFAULT 0,
+	next bigint NOT NULL DEFAULT 0, -- due time of the first message that the last claim has left, 0: none
+	consumers text NOT NULL DEFAULT '',
+	PRIMARY KEY (part)
+) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
 
 -- What each caller has called last: see driver.Call.
 CREATE TABLE {schema}.calls (
