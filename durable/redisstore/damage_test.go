@@ -476,6 +476,10 @@ func TestConsumerReportsLostKeysOnce(t *testing.T) {
 			require.Equal(t, allow, q.Healthy(t.Context()) == nil)
 			if i == 0 {
 				assert.Equal(t, "kept", <-got)
+				require.Eventually(t, func() bool { // until its acknowledgement is in the store
+					s, err := q.Stats(t.Context())
+					return err == nil && s.Acked == 1
+				}, patience, 10*time.Millisecond)
 			}
 			s, err := q.Stats(t.Context())
 			require.NoError(t, err)
