@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
@@ -148,44 +144,6 @@ FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[]
 WHERE m.part = $1::int AND m.id = u.id
 RETURNING m.id, CASE WHEN $15::boolean AND m.state IN (2, 3) THEN m.body END`)
 
-	// The state and the due time are those of the locked row, or of a row that is locked by another
-	// transaction: NULL in held.
-	beginText = newStatement(`
-WITH part AS MATERIALIZED (
-	SELECT p.id, p.paused, {us} AS us, set_config('synchronous_commit', 'off', true)
-	FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting WHERE p.id = $1::int FOR SHARE OF p),
-item AS MATERIALIZED (SELECT * FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS i(id, token, n)),
-held AS MATERIALIZED (
-	SELECT m.id, m.state, m.token, m.due FROM {schema}.messages m
-	WHERE m.part = $1::int AND m.id = ANY($2::text[]) ORDER BY m.id FOR UPDATE SKIP LOCKED),
-begun AS (
-	UPDATE {schema}.messages m SET state = 3, process = $6::text,
-		at = CASE WHEN $5::bigint > 0 THEN least((p.us + $5::bigint + 999) / 1000, 4503599627370496) ELSE m.at END
-	FROM part p, item i, held h
-	WHERE h.id = i.id AND m.part = $1::int AND m.id = i.id AND m.token = i.token
-		AND (m.state = 3 OR m.state = 2 AND NOT p.paused AND m.due * 1000 <= p.us + $4::bigint)
-	RETURNING m.id, m.at)
-SELECT p.us, p.paused, i.id, coalesce(b.at, 0), h.id IS NOT NULL, coalesce(h.due, m.due, 0),
-	coalesce(coalesce(h.token, m.token) = i.token AND coalesce(h.state, m.state) IN (2, 3), false)
-FROM part p, item i LEFT JOIN begun b ON b.id = i.id LEFT JOIN held h ON h.id = i.id
-LEFT JOIN {schema}.messages m ON h.id IS NULL AND m.part = $1::int AND m.id = i.id`)
-
-	// $4 and $5 are 1 or 0: what the messages count as.
-	ackText = newStatement(`
-WITH item AS MATERIALIZED (SELECT * FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS i(id, token, n)),
-gone AS (
-	DELETE FROM {schema}.messages m USING item i
-	WHERE m.part = $1::int AND m.id = i.id AND m.token = i.token AND m.state = 3 RETURNING m.id),
-counted AS (
-	INSERT INTO {schema}.counts (part, in_flight, acked, expired)
-	SELECT $1::int, -count(*), count(*) * $4::int, count(*) * $5::int FROM gone HAVING count(*) > 0)
-SELECT {us}, i.id, g.id IS NOT NULL
-FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting, item i LEFT JOIN gone g ON g.id = i.id
-WHERE p.id = $1::int`)
-
-	// A statement of its own sees what ackText has waited for.
-	pendingText = newStatement(`SELECT id FROM {schema}.messages WHERE part = $1::int AND id = ANY($2::text[]) AND state <> 4`)
-
 	removeText = newStatement(`DELETE FROM {schema}.messages WHERE part = $1::int AND id = ANY($2::text[])`)
 
 	countText = newStatement(`
@@ -299,7 +257,8 @@ func (p *pipeline) update(part int32, rows []*message, bodies map[string][]byte)
 // validText returns a text that the server accepts: UTF-8 without zero bytes. It is not longer.
 func validText(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }
 
-// Apply implements [driver.Backend]. It is two round trips.
+// Apply implements [driver.Backend]. It is one round trip for Begin, Ack and Expire, and two for
+// others.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) (outcomes []driver.Outcome, err error) {
 	if err := contract.CheckOp(batch.Op); err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
@@ -308,113 +267,19 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) (outcomes []dri
 		return nil, b.store.usable(ctx)
 	}
 	err = b.call(ctx, batch.Op.String(), func(ctx context.Context, id *queueID) error {
-		switch part := id.parts[batch.Partition]; batch.Op {
+		switch batch.Op {
 		case driver.OpBegin:
-			outcomes, err = begin(ctx, b, part, &batch)
-			return err
+			outcomes, err = b.store.begins.do(ctx, id.parts[batch.Partition], &batch)
 		case driver.OpAck, driver.OpExpire:
-			outcomes, err = ack(ctx, b, part, &batch)
-			return err
+			outcomes, err = b.store.acks.do(ctx, id.parts[batch.Partition], &batch)
+		default:
+			a := &application{batch: &batch, l: loaded{part: id.parts[batch.Partition]}}
+			outcomes, err = a.run(ctx, b)
 		}
-		a := &application{batch: &batch, l: loaded{part: id.parts[batch.Partition]}}
-		outcomes, err = a.run(ctx, b)
 		return err
 	})
 	return outcomes, err
 }
-
-// begin begins messages. One that another transaction has locked is early, as if it were due later.
-func begin(ctx context.Context, b *backend, part int32, batch *driver.Batch) ([]driver.Outcome, error) {
-	ids, tokens := holders(batch)
-	var outcomes map[string]driver.Outcome
-	args := []any{part, ids, tokens, int64(batch.Lead / time.Microsecond), microseconds(batch.Visibility), validText(contract.Process())}
-	err := b.store.run(ctx, transaction{read: func(p *pipeline) {
-		outcomes = make(map[string]driver.Outcome, len(ids))
-		p.rows(beginText, args, func(row scanner) error {
-			var us int64
-			var id string
-			var paused, locked, leased bool
-			var o driver.Outcome
-			err := row.Scan(&us, &paused, &id, &o.Lease, &locked, &o.Due, &leased)
-			o.Now = time.UnixMicro(us)
-			switch begun := o.Lease != 0; {
-			case !leased:
-				o = driver.Outcome{Status: driver.StatusLeaseLost, Now: o.Now}
-			case begun:
-				o.Status = driver.StatusDone
-				if batch.Visibility <= 0 {
-					o.Lease = 0
-				}
-			case !locked:
-				o.Status, o.Due = driver.StatusEarly, transition.Floor(o.Now).Add(lockedPause)
-			case paused:
-				o.Status = driver.StatusPaused
-			default:
-				o.Status = driver.StatusEarly
-			}
-			outcomes[id] = o
-			return err
-		})
-	}})
-	return inOrder(batch, outcomes, err)
-}
-
-// ack removes messages that were handled or have expired.
-func ack(ctx context.Context, b *backend, part int32, batch *driver.Batch) ([]driver.Outcome, error) {
-	ids, tokens := holders(batch)
-	acked := map[driver.Op]int{driver.OpAck: 1}[batch.Op]
-	var outcomes map[string]driver.Outcome
-	err := b.store.run(ctx, transaction{read: func(p *pipeline) {
-		outcomes = make(map[string]driver.Outcome, len(ids))
-		p.rows(ackText, []any{part, ids, tokens, acked, 1 - acked}, func(row scanner) error {
-			var us int64
-			var id string
-			var done bool
-			err := row.Scan(&us, &id, &done)
-			outcomes[id] = driver.Outcome{Status: driver.StatusNotFound, Now: time.UnixMicro(us)}
-			if done {
-				outcomes[id] = driver.Outcome{Status: driver.StatusDone, Now: time.UnixMicro(us)}
-			}
-			return err
-		})
-		p.rows(pendingText, []any{part, ids}, func(row scanner) error {
-			var id string
-			err := row.Scan(&id)
-			if o, ok := outcomes[id]; ok {
-				o.Status = driver.StatusLeaseLost
-				outcomes[id] = o
-			}
-			return err
-		})
-	}})
-	return inOrder(batch, outcomes, err)
-}
-
-// holders returns the ids of a batch with their tokens, in the order in which all transactions lock
-// messages.
-func holders(batch *driver.Batch) (ids []string, tokens []int64) {
-	changes := slices.Clone(batch.Changes)
-	slices.SortFunc(changes, func(a, b driver.Change) int { return strings.Compare(a.ID, b.ID) })
-	for _, c := range changes {
-		ids, tokens = append(ids, c.ID), append(tokens, int64(c.Token)) //nolint:gosec // a token, or one that no message has
-	}
-	return ids, tokens
-}
-
-// inOrder returns the outcomes in the order of the changes. There are none if the queue is gone.
-func inOrder(batch *driver.Batch, outcomes map[string]driver.Outcome, err error) ([]driver.Outcome, error) {
-	if err == nil && len(outcomes) == 0 {
-		err = errGone
-	}
-	all := make([]driver.Outcome, len(batch.Changes))
-	for i := range all {
-		all[i] = outcomes[batch.Changes[i].ID]
-	}
-	return all, err
-}
-
-// lockedPause is how long a message that another transaction has locked is left alone.
-const lockedPause = 25 * time.Millisecond
 
 // application is a transition of messages.
 type application struct {
@@ -424,29 +289,13 @@ type application struct {
 	repeated bool           // the call was made before
 	earliest driver.Instant // due time of the first message that was scheduled
 	marked   []string       // firing messages that were interrupted
+
+	locked map[string]*message // the messages without a row in l are locked by other transactions
 }
 
 func (a *application) run(ctx context.Context, b *backend) ([]driver.Outcome, error) {
-	err := b.store.run(ctx, transaction{
-		fast: a.skips() || a.batch.Op == driver.OpRelease,
-		read: a.readAll,
-		write: func(p *pipeline, conn *pgxpool.Conn) error {
-			locked := map[string]*message{}
-			var more pipeline
-			if missing := a.missing(); len(missing) > 0 && a.skips() {
-				more.rows(peekText, []any{a.l.part, missing}, (&loaded{rows: locked}).add)
-			} else {
-				a.readMissing(&more)
-			}
-			if len(more) > 0 {
-				if err := conn.SendBatch(ctx, b.store.batch(more, "", "")).Close(); err != nil {
-					return err
-				}
-			}
-			return a.writeAll(p, locked)
-		},
-	})
-	if err != nil {
+	fast := a.skips() || a.batch.Op == driver.OpRelease
+	if err := b.store.run(ctx, fast, a.readAll, a.readMissing, a.writeAll); err != nil {
 		return nil, err
 	}
 	if !a.repeated {
@@ -462,39 +311,43 @@ func (a *application) run(ctx context.Context, b *backend) ([]driver.Outcome, er
 // messages.
 func (a *application) skips() bool { return a.batch.Op == driver.OpExtend }
 
-// missing returns the ids without a row: there is none, or it is locked.
-func (a *application) missing() (ids []string) {
+func (a *application) readAll(p *pipeline) error {
+	var ids []string
 	for i := range a.batch.Changes {
-		if id := a.batch.Changes[i].ID; a.l.rows[id] == nil {
-			ids = append(ids, id)
-		}
+		ids = append(ids, a.batch.Changes[i].ID)
 	}
-	return ids
-}
-
-// readMissing adds the statement that reads the missing messages again. If another transaction has
-// removed and stored a message while the first one waited for it, that one has not seen the
-// message.
-func (a *application) readMissing(p *pipeline) {
-	if missing := a.missing(); len(missing) > 0 {
-		p.rows(loadText, []any{a.l.part, missing}, a.l.add)
-	}
-}
-
-func (a *application) readAll(p *pipeline) {
-	a.l.rows = nil
 	load := loadText
 	if a.skips() {
 		load = loadFreeText
 	}
-	a.l.read(p, &a.batch.Call, load, a.missing())
+	a.l.read(p, &a.batch.Call, load, ids)
+	if a.skips() {
+		a.locked = make(map[string]*message)
+		p.rows(peekText, []any{a.l.part, ids}, (&loaded{rows: a.locked}).add)
+	}
 	if a.batch.Op == driver.OpBury {
 		a.l.dead.read(p, a.l.part)
 	}
+	return nil
 }
 
-// writeAll makes the transition. locked has the messages that other transactions have locked.
-func (a *application) writeAll(p *pipeline, locked map[string]*message) error {
+// readMissing reads the messages again that have no row. If another transaction has removed and
+// stored a message while readAll waited for it, readAll has not seen the message.
+func (a *application) readMissing(p *pipeline) error {
+	var missing []string
+	for i := range a.batch.Changes {
+		if id := a.batch.Changes[i].ID; a.l.rows[id] == nil {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) > 0 && !a.skips() {
+		p.rows(loadText, []any{a.l.part, missing}, a.l.add)
+	}
+	return nil
+}
+
+// writeAll makes the transition.
+func (a *application) writeAll(p *pipeline) error {
 	statuses, err := a.l.check(&a.batch.Call)
 	if err != nil {
 		return err
@@ -510,31 +363,25 @@ func (a *application) writeAll(p *pipeline, locked map[string]*message) error {
 	if a.repeated {
 		return nil
 	}
-	a.applyAll(locked)
+	a.applyAll()
 	a.l.write(p, nil)
 	if a.batch.Op == driver.OpBury {
 		a.l.dead.trim(p, &a.l)
 	}
-	p.noteCall(a.l.part, &a.batch.Call, a.statuses())
+	for i := range a.outcomes {
+		statuses = append(statuses, a.outcomes[i].Status)
+	}
+	p.noteCall(a.l.part, &a.batch.Call, statuses)
 	return nil
 }
 
-func (a *application) statuses() []driver.Status {
-	statuses := make([]driver.Status, len(a.outcomes))
-	for i := range statuses {
-		statuses[i] = a.outcomes[i].Status
-	}
-	return statuses
-}
-
 // applyAll makes the transitions of the messages.
-func (a *application) applyAll(locked map[string]*message) {
+func (a *application) applyAll() {
 	a.earliest, a.marked = driver.Never, nil
 	for i := range a.batch.Changes {
 		c, o := &a.batch.Changes[i], &a.outcomes[i]
 		r := a.l.rows[c.ID]
-		l := locked[c.ID]
-		if l.holds(c) && l.inFlight() { // the lease stays
+		if l := a.locked[c.ID]; r == nil && l.holds(c) && l.inFlight() { // the lease stays
 			o.Status, o.Lease = driver.StatusDone, l.msg.LeaseEnd
 		} else {
 			a.apply(c, r, o)

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
@@ -68,6 +65,8 @@ type claim struct {
 	request *driver.Claim
 	grants  []grant // the last ones, in the order of their claims
 	known   grant   // that of the consumer
+	missed  bool    // the answer to that claim was lost
+	dropped bool    // the consumer has given up this claim
 
 	expired int            // number of the first rows of order, whose leases have expired
 	beyond  driver.Instant // due time of the first message after the horizon; 0: there is none
@@ -84,11 +83,7 @@ type claim struct {
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (claimed driver.Claimed, err error) {
 	err = b.call(ctx, "claim", func(ctx context.Context, id *queueID) error {
 		c := &claim{request: &request, l: loaded{part: id.parts[request.Partition]}}
-		err := b.store.run(ctx, transaction{
-			fast:  true,
-			read:  c.read,
-			write: func(p *pipeline, conn *pgxpool.Conn) error { return c.write(ctx, b.store, p, conn) },
-		})
+		err := b.store.run(ctx, true, c.read, c.redeliver, c.write)
 		if err == nil {
 			claimed = c.finish()
 		}
@@ -97,7 +92,7 @@ func (b *backend) Claim(ctx context.Context, request driver.Claim) (claimed driv
 	return claimed, err
 }
 
-func (c *claim) read(p *pipeline) {
+func (c *claim) read(p *pipeline) error {
 	*c = claim{request: c.request, l: loaded{part: c.l.part, rows: make(map[string]*message)}, bodies: make(map[string][]byte)}
 	p.rows(lockClaimsText, []any{c.l.part}, func(row scanner) error {
 		var consumers string
@@ -116,9 +111,12 @@ func (c *claim) read(p *pipeline) {
 	horizon := int64(driver.Instant(0).Add(c.request.Horizon))
 	p.rows(dueText, []any{c.l.part, horizon, c.request.Max + 1}, c.l.add) // and the first one that is left
 	p.row(nextText, []any{c.l.part, horizon}, &c.beyond, &c.lease)
+	return nil
 }
 
-func (c *claim) write(ctx context.Context, s *Store, p *pipeline, conn *pgxpool.Conn) error {
+// redeliver reads the messages of the consumer's last claim that it has not received, and renews
+// their leases.
+func (c *claim) redeliver(p *pipeline) error {
 	if !*c.l.found {
 		return errGone
 	}
@@ -128,44 +126,10 @@ func (c *claim) write(ctx context.Context, s *Store, p *pipeline, conn *pgxpool.
 		}
 	}
 	c.claimed = driver.Claimed{Now: c.l.now(), Paused: c.l.paused}
-	if c.request.Consumer != "" && c.request.Seq < c.known.Seq { // the consumer has given up this claim
+	c.dropped = c.request.Consumer != "" && c.request.Seq < c.known.Seq
+	if c.missed = !c.dropped && c.known.Last > int64(c.request.Seen); !c.missed { //nolint:gosec // a token
 		return nil
 	}
-	missed := c.known.Last > int64(c.request.Seen) //nolint:gosec // a token
-	if missed {
-		if err := c.redeliver(ctx, s, conn); err != nil {
-			return err
-		}
-	}
-	c.endLeases()
-	before, last := c.l.token, c.l.lastClaim
-	if len(c.again) == 0 && !c.l.paused {
-		c.take()
-	}
-	if len(c.taken) > 0 {
-		c.remember(before+1, c.l.token)
-	} else if c.request.Consumer != "" && (missed || c.request.Repeat) {
-		if len(c.again) == 0 {
-			c.known.First, c.known.Last = 0, 0
-		}
-		c.remember(c.known.First, c.known.Last)
-	}
-	c.answer()
-	c.writeRows(p)
-	if c.l.next = c.claimed.Next; c.l.lastClaim != last || missed || c.request.Repeat {
-		p.exec(noteClaimText, c.l.part, c.l.token, int64(c.l.next), c.consumers())
-	}
-	c.l.dead.trim(p, &c.l)
-	if c.l.dead.rows > maxCounts {
-		p.exec(foldText, c.l.part)
-	}
-	return nil
-}
-
-// redeliver reads the messages of the consumer's last claim that it has not received, and renews
-// their leases.
-func (c *claim) redeliver(ctx context.Context, s *Store, conn *pgxpool.Conn) error {
-	var p pipeline
 	first := max(c.known.First, int64(c.request.Seen)+1) //nolint:gosec // a token
 	p.rows(grantedText, []any{c.l.part, first, c.known.Last}, func(row scanner) error {
 		r := new(message)
@@ -180,7 +144,37 @@ func (c *claim) redeliver(ctx context.Context, s *Store, conn *pgxpool.Conn) err
 		c.again = append(c.again, r)
 		return nil
 	})
-	return conn.SendBatch(ctx, s.batch(p, "", "")).Close()
+	return nil
+}
+
+func (c *claim) write(p *pipeline) error {
+	if c.dropped {
+		return nil
+	}
+	c.endLeases()
+	before, last := c.l.token, c.l.lastClaim
+	if len(c.again) == 0 && !c.l.paused {
+		c.take()
+	}
+	if len(c.taken) > 0 {
+		c.remember(before+1, c.l.token)
+	} else if c.request.Consumer != "" && (c.missed || c.request.Repeat) {
+		if len(c.again) == 0 {
+			c.known.First, c.known.Last = 0, 0
+		}
+		c.remember(c.known.First, c.known.Last)
+	}
+	c.answer()
+	c.writeRows(p)
+	if c.l.next = c.claimed.Next; c.l.lastClaim != last || c.missed || c.request.Repeat {
+		consumers, _ := json.Marshal(c.grants) // cannot fail
+		p.exec(noteClaimText, c.l.part, c.l.token, int64(c.l.next), string(consumers))
+	}
+	c.l.dead.trim(p, &c.l)
+	if c.l.dead.rows > maxCounts {
+		p.exec(foldText, c.l.part)
+	}
+	return nil
 }
 
 // endLeases ends the expired leases.
@@ -238,15 +232,6 @@ func (c *claim) remember(first, last int64) {
 	c.grants = slices.DeleteFunc(c.grants, func(g grant) bool { return g.Consumer == c.request.Consumer })
 	c.grants = append(c.grants, grant{c.request.Consumer, c.request.Seq, first, last})
 	c.grants = c.grants[max(0, len(c.grants)-contract.ClaimConsumers):]
-}
-
-// consumers returns the text of the grants.
-func (c *claim) consumers() string {
-	text, err := json.Marshal(c.grants)
-	if err != nil {
-		panic(fmt.Sprintf("pgstore: %v", err)) // a struct of strings and numbers
-	}
-	return string(text)
 }
 
 // answer sets what is next in the answer.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
@@ -103,7 +101,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (statuses []driver.St
 		part := id.parts[put.Partition]
 		if put.Replace {
 			r := replacement{l: loaded{part: part}, put: &put}
-			err := b.store.run(ctx, transaction{read: r.read, write: func(p *pipeline, _ *pgxpool.Conn) error { return r.write(p) }})
+			err := b.store.run(ctx, false, r.read, r.write)
 			if err == nil {
 				b.after(ctx, part, &put.Call, &r.l.callState, r.earliest)
 			}
@@ -113,29 +111,27 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (statuses []driver.St
 		var r putResult
 		var found *bool
 		args := putArgs(part, &put.Call, put.Items)
-		err := b.store.run(ctx, transaction{read: func(p *pipeline) { found = p.row(putText, args, r.dest()...) }})
-		if err == nil && !*found {
-			err = errGone
+		err := b.store.run(ctx, false, func(p *pipeline) error {
+			found = p.row(putText, args, r.dest()...)
+			return nil
+		})
+		switch {
+		case err != nil:
+			return err
+		case !*found:
+			return errGone
 		}
-		if err != nil {
+		if statuses, err = r.repeated(&put.Call); statuses != nil || err != nil {
 			return err
 		}
-		statuses, err = r.finish(ctx, b, part, &put.Call)
-		return err
+		if r.statuses == nil {
+			return errors.New("the server has returned no result")
+		}
+		statuses = parseStatuses(*r.statuses)
+		b.after(ctx, part, &put.Call, &r.callState, r.earliest)
+		return nil
 	})
 	return statuses, err
-}
-
-// finish returns the statuses of a put that has been made, and sends its hint.
-func (r *putResult) finish(ctx context.Context, b *backend, part int32, c *driver.Call) ([]driver.Status, error) {
-	if statuses, err := r.repeated(c); statuses != nil || err != nil {
-		return statuses, err
-	}
-	if r.statuses == nil {
-		return nil, errors.New("the server has returned no result")
-	}
-	b.after(ctx, part, c, &r.callState, r.earliest)
-	return parseStatuses(*r.statuses), nil
 }
 
 // callState is what a partition knows of calls and of the last claim.
@@ -223,7 +219,7 @@ func (p *pipeline) noteCall(part int32, c *driver.Call, statuses []driver.Status
 // fails, a later call does it.
 func (b *backend) after(ctx context.Context, part int32, c *driver.Call, state *callState, earliest driver.Instant) {
 	if state.isBefore(earliest) {
-		b.store.hub.sendHead(part, earliest, state.lastClaim)
+		b.store.hub.send(hint{part: part, due: earliest})
 	}
 	if c.Caller != "" && state.seq == 0 {
 		_, _ = b.store.pool.Exec(ctx, b.store.texts[forgetCallsText], part)
@@ -248,8 +244,9 @@ type replacement struct {
 	earliest driver.Instant // due time of the first message that was stored
 }
 
-func (r *replacement) read(p *pipeline) {
+func (r *replacement) read(p *pipeline) error {
 	r.l.read(p, &r.put.Call, loadText, itemIDs(r.put.Items))
+	return nil
 }
 
 func (r *replacement) write(p *pipeline) (err error) {

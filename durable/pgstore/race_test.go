@@ -96,28 +96,37 @@ func TestCallsEndWhileAMessageIsLocked(t *testing.T) {
 	}))
 }
 
-// TestRepeatedAck repeats an acknowledgement whose first copy has not committed yet.
+// TestRepeatedAck repeats an acknowledgement whose first copy has not committed yet. Another one
+// does not wait for it.
 func TestRepeatedAck(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgstore.Options{})
 	b, err := d.store.Open(t.Context(), driver.Config{Queue: "acks", Partitions: 1})
 	require.NoError(t, err)
-	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}})
+	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}, {ID: "other", MaxAttempts: 1}}})
 	require.NoError(t, err)
-	claimed, err := b.Claim(t.Context(), driver.Claim{Max: 1, Begin: 1, MaxBytes: 1, Visibility: time.Hour})
+	claimed, err := b.Claim(t.Context(), driver.Claim{Max: 2, Begin: 2, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
-	require.Len(t, claimed.Records, 1)
+	require.Len(t, claimed.Records, 2)
 	first, err := d.pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = first.Exec(t.Context(), fmt.Sprintf(`DELETE FROM %q.messages WHERE id = 'm'`, d.schema))
 	require.NoError(t, err)
-	status := make(chan driver.Status)
-	go func() {
-		outcomes, err := b.Apply(t.Context(), driver.Batch{Op: driver.OpAck, Changes: []driver.Change{{ID: "m", Token: claimed.Records[0].Token}}})
-		assert.NoError(t, err)
-		status <- outcomes[0].Status
-	}()
-	d.awaitLock()
+	ack := func(r driver.Record) driver.Status {
+		outcomes, err := b.Apply(t.Context(), driver.Batch{Op: driver.OpAck, Changes: []driver.Change{{ID: r.ID, Token: r.Token}}})
+		if assert.NoError(t, err) {
+			return outcomes[0].Status
+		}
+		return 0
+	}
+	status := make(chan driver.Status, 1)
+	go func() { status <- ack(claimed.Records[0]) }()
+	require.Equal(t, driver.StatusDone, ack(claimed.Records[1]))
+	select {
+	case s := <-status:
+		t.Fatalf("the repetition has answered %v before the transaction has ended", s)
+	case <-time.After(100 * time.Millisecond):
+	}
 	require.NoError(t, first.Commit(t.Context()))
 	require.Equal(t, driver.StatusNotFound, <-status)
 }

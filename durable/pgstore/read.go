@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 	"github.com/timingwheel-go/timingwheel/durable/internal/transition"
@@ -152,16 +150,17 @@ var pauseText = newStatement(`UPDATE {schema}.partitions SET paused = $2::boolea
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	return b.call(ctx, "pause", func(ctx context.Context, queue *queueID) error {
 		l := &loaded{part: queue.parts[pause.Partition]}
-		err := b.store.run(ctx, transaction{
-			read: func(p *pipeline) { l.readState(p, &pause.Call) },
-			write: func(p *pipeline, _ *pgxpool.Conn) error {
-				if statuses, err := l.check(&pause.Call); statuses != nil || err != nil {
-					return err
-				}
-				p.exec(pauseText, l.part, pause.Paused)
-				p.noteCall(l.part, &pause.Call, []driver.Status{driver.StatusDone})
-				return nil
-			},
+		read := func(p *pipeline) error {
+			l.readState(p, &pause.Call)
+			return nil
+		}
+		err := b.store.run(ctx, false, read, func(p *pipeline) error {
+			if statuses, err := l.check(&pause.Call); statuses != nil || err != nil {
+				return err
+			}
+			p.exec(pauseText, l.part, pause.Paused)
+			p.noteCall(l.part, &pause.Call, []driver.Status{driver.StatusDone})
+			return nil
 		})
 		if err == nil {
 			b.store.hub.send(hint{part: l.part})

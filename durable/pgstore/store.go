@@ -3,10 +3,11 @@
 // creates the tables once with [Migrate], and passes its pool to [New] and the [Store] to
 // durable.Open.
 //
-// Each transition of up to 256 messages is one transaction, of one or two round trips. Only the
-// server's clock decides whether a message is due. Rows are locked, so transactions of the program
+// Each transition of up to 256 messages is one transaction, of one or two round trips. Begins and
+// acknowledgements that arrive while one is under way share the next transaction. Only the server's
+// clock decides whether a message is due. Rows are locked, so transactions of the program
 // that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for the
-// same message wait for them. Claims and renewals of leases skip locked messages.
+// same message wait for them. Claims, begins and renewals of leases skip locked messages.
 //
 // # Tables
 //
@@ -24,14 +25,18 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
 // Store is a [driver.Store] and [driver.Lister] in a schema of a database, made by [New]. A Store
@@ -45,6 +50,8 @@ type Store struct {
 	texts   []string // of the statements
 	single  []string // of the same statements, for one message: see scalar
 	hub     *hub
+	begins  together
+	acks    together
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -103,6 +110,8 @@ func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	s.lister = queues{s}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hub = newHub(s)
+	s.begins = together{s: s, text: beginText, more: []any{validText(contract.Process())}}
+	s.acks = together{s: s, text: ackText}
 	return s, nil
 }
 
@@ -151,3 +160,133 @@ func (s *Store) named(text string) string {
 // scalar matches a parameter with an array. In a caller's transaction each is replaced by one
 // value, because drivers of database/sql differ in how they pass arrays.
 var scalar = regexp.MustCompile(`(\$\d+::\w+)\[\]`)
+
+// scanner is a row of a result, as pgx and database/sql return it.
+type scanner interface{ Scan(dest ...any) error }
+
+// query is a statement with its arguments. scan reads each row of its result, if it is not nil.
+type query struct {
+	statement
+	args []any
+	scan func(scanner) error
+}
+
+// pipeline is a list of statements that are sent together, in one round trip.
+type pipeline []query
+
+// exec adds a statement whose result is not read.
+func (p *pipeline) exec(s statement, args ...any) { *p = append(*p, query{s, args, nil}) }
+
+// row adds a statement that returns at most one row, which is scanned into dest. found reports
+// whether there was one.
+func (p *pipeline) row(s statement, args []any, dest ...any) (found *bool) {
+	found = new(bool)
+	p.rows(s, args, func(row scanner) error {
+		err := row.Scan(dest...)
+		*found = err == nil
+		return err
+	})
+	return found
+}
+
+// rows adds a statement, and calls scan for each row of its result.
+func (p *pipeline) rows(s statement, args []any, scan func(scanner) error) {
+	*p = append(*p, query{s, args, scan})
+}
+
+// batch returns the statements for a connection, between two others if those are not empty.
+func (s *Store) batch(p pipeline, before, after string) *pgx.Batch {
+	b := new(pgx.Batch)
+	if before != "" {
+		b.Queue(before)
+	}
+	for _, q := range p {
+		queued := b.Queue(s.texts[q.statement], q.args...)
+		if q.scan != nil {
+			queued.Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					if err := q.scan(rows); err != nil {
+						return err
+					}
+				}
+				return rows.Err()
+			})
+		}
+	}
+	if after != "" {
+		b.Queue(after)
+	}
+	return b
+}
+
+// stage adds the statements of one round trip of a transaction, which depend on the results of the
+// stages before. It may run several times. With an error, nothing is changed.
+type stage func(*pipeline) error
+
+// maxTries is how often a transaction is tried that conflicts with others.
+const maxTries = 10
+
+const (
+	startText  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+	commitText = "COMMIT"
+)
+
+// The server ends the session of a process that stops between two round trips. Otherwise its locks
+// would keep other processes waiting.
+var settingsOfTransaction = newStatement(`
+SELECT set_config('idle_in_transaction_session_timeout', '5000', true), CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
+
+// run runs a transaction, and runs it again if it conflicts with another one. A single stage has
+// one statement, which is a transaction of its own. fast means that the caller does not depend on
+// the changes after a crash of the server, so that the commit need not wait for the disk.
+func (s *Store) run(ctx context.Context, fast bool, stages ...stage) error {
+	for try := 1; ; try++ {
+		err := s.tryRun(ctx, fast, stages)
+		if try == maxTries || !isConflict(err) {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(time.Duration(try) * 10 * time.Millisecond)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // closes a connection that is in a transaction
+	last := len(stages) - 1
+	for i, add := range stages {
+		var p pipeline
+		var before, after string
+		if i == 0 && last > 0 {
+			before = startText
+			p.exec(settingsOfTransaction, fast)
+		}
+		if i == last && last > 0 {
+			after = commitText
+		}
+		err := add(&p)
+		if err == nil && (len(p) > 0 || after != "") {
+			err = conn.SendBatch(ctx, s.batch(p, before, after)).Close()
+		}
+		if err != nil {
+			return rollback(ctx, conn, err)
+		}
+	}
+	return nil
+}
+
+// rollback ends the transaction of a failed call, and returns the error of the call. Without it,
+// the connection would be closed.
+func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
+	if err != nil && !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() != 'I' {
+		_, failed := conn.Exec(ctx, "ROLLBACK")
+		err = errors.Join(err, failed)
+	}
+	return err
+}

@@ -140,8 +140,7 @@ func applyTx(ctx context.Context, tx Tx, store driver.Backend, batch *driver.Bat
 	if err == nil {
 		err = b.callTx(ctx, func(ctx context.Context, ids *queueID) error {
 			a = &application{batch: batch, l: loaded{part: ids.parts[batch.Partition]}}
-			return b.store.runTx(ctx, tx, reading(a.readAll), reading(a.readMissing),
-				func(p *pipeline) error { return a.writeAll(p, nil) },
+			return b.store.runTx(ctx, tx, a.readAll, a.readMissing, a.writeAll,
 				func(p *pipeline) error { return b.notify(p, a.l.part, a.l.lastClaim, a.earliest) })
 		})
 	}
@@ -156,14 +155,17 @@ func applyTx(ctx context.Context, tx Tx, store driver.Backend, batch *driver.Bat
 func (b *backend) putTx(ctx context.Context, tx Tx, part int32, put *driver.Put) (statuses []driver.Status, err error) {
 	if put.Replace {
 		r := replacement{l: loaded{part: part}, put: put}
-		err = b.store.runTx(ctx, tx, reading(r.read), r.write,
+		err = b.store.runTx(ctx, tx, r.read, r.write,
 			func(p *pipeline) error { return b.notify(p, part, r.l.lastClaim, r.earliest) })
 		return r.statuses, err
 	}
 	var r putResult
 	var found *bool
 	err = b.store.runTx(ctx, tx,
-		reading(func(p *pipeline) { found = p.row(putText, putArgs(part, &put.Call, put.Items), r.dest()...) }),
+		func(p *pipeline) error {
+			found = p.row(putText, putArgs(part, &put.Call, put.Items), r.dest()...)
+			return nil
+		},
 		func(p *pipeline) error {
 			if !*found {
 				return errGone
@@ -202,12 +204,11 @@ func (b *backend) callTx(ctx context.Context, do func(ctx context.Context, id *q
 	return err
 }
 
-// runTx runs statements for one message in a caller's transaction. Each stage adds some, and uses
-// the results of those before it.
-func (s *Store) runTx(ctx context.Context, tx Tx, stages ...func(*pipeline) error) error {
-	for _, stage := range stages {
+// runTx runs the stages for one message in a caller's transaction.
+func (s *Store) runTx(ctx context.Context, tx Tx, stages ...stage) error {
+	for _, add := range stages {
 		var p pipeline
-		if err := stage(&p); err != nil {
+		if err := add(&p); err != nil {
 			return err
 		}
 		if err := s.sendTx(ctx, tx, p); err != nil {
@@ -215,14 +216,6 @@ func (s *Store) runTx(ctx context.Context, tx Tx, stages ...func(*pipeline) erro
 		}
 	}
 	return nil
-}
-
-// reading returns a stage that cannot fail.
-func reading(add func(*pipeline)) func(*pipeline) error {
-	return func(p *pipeline) error {
-		add(p)
-		return nil
-	}
 }
 
 func (s *Store) sendTx(ctx context.Context, tx Tx, p pipeline) error {

@@ -51,19 +51,10 @@ type hub struct {
 	failed   error              // why there are no hints
 	waiting  map[hint]driver.Instant
 	sending  bool
-	sent     map[int32]sentHint // the last hint for each partition
-}
-
-// sentHint is a hint with the claim that it followed.
-type sentHint struct {
-	due  driver.Instant
-	last lastClaim
-	at   time.Time
 }
 
 const (
 	hintBuffer     = 256 // hints that wait for a receiver; further ones are lost
-	hintPause      = 100 * time.Millisecond
 	minListenPause = 50 * time.Millisecond
 	maxListenPause = 2 * time.Second
 	listenTimeout  = 2 * time.Second  // for the notification that tests the connection
@@ -71,7 +62,7 @@ const (
 )
 
 func newHub(s *Store) *hub {
-	return &hub{s: s, watchers: make(map[chan driver.Hint]*backend), waiting: make(map[hint]driver.Instant), sent: make(map[int32]sentHint)}
+	return &hub{s: s, watchers: make(map[chan driver.Hint]*backend), waiting: make(map[hint]driver.Instant)}
 }
 
 // close ends the goroutines of the hub.
@@ -92,21 +83,6 @@ type lastClaim struct {
 // mean that there is none.
 func (c lastClaim) isBefore(due driver.Instant) bool {
 	return due != 0 && due != driver.Never && (c.next == 0 || due < c.next)
-}
-
-// sendHead sends a hint for the first message of a partition, unless one for an earlier message was
-// just sent and no claim has followed.
-func (h *hub) sendHead(part int32, due driver.Instant, last lastClaim) {
-	h.mu.Lock()
-	sent, ok := h.sent[part]
-	superfluous := ok && sent.last == last && sent.due <= due && time.Since(sent.at) < hintPause
-	if !superfluous {
-		h.sent[part] = sentHint{due, last, time.Now()}
-	}
-	h.mu.Unlock()
-	if !superfluous {
-		h.send(hint{part: part, due: due})
-	}
 }
 
 var notifyText = newStatement(`SELECT pg_notify('{channel}', t) FROM unnest($1::text[]) t`)

@@ -1,0 +1,223 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// heldText begins the statements of a together. held has the messages that no other transaction has
+// locked. The statements return the number of each message whose queue exists, the clock, and the
+// outcome. Status 0 means that another transaction has locked the message.
+const heldText = `
+WITH item AS MATERIALIZED (
+	SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[])
+		WITH ORDINALITY AS i(part, id, token, lead, lease, acked, n)),
+held AS MATERIALIZED (
+	SELECT i.*, m.state, m.due, m.token = i.token AND m.state IN (2, 3) AS holds
+	FROM item i JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id FOR UPDATE OF m SKIP LOCKED),`
+
+var (
+	// A message that is locked is early, as if it were due later.
+	beginText = newStatement(heldText + `
+part AS MATERIALIZED (
+	SELECT p.id, p.paused, {us} AS us, set_config('synchronous_commit', 'off', true)
+	FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
+	WHERE p.id = ANY($1::int[]) ORDER BY p.id FOR SHARE OF p),
+begun AS (
+	UPDATE {schema}.messages m SET state = 3, process = $7::text,
+		at = CASE WHEN h.lease > 0 THEN least((p.us + h.lease + 999) / 1000, 4503599627370496) ELSE m.at END
+	FROM held h, part p
+	WHERE p.id = h.part AND m.part = h.part AND m.id = h.id AND h.holds
+		AND (h.state = 3 OR NOT p.paused AND h.due * 1000 <= p.us + h.lead)
+	RETURNING h.n, m.at)
+SELECT i.n, p.us, CASE
+		WHEN NOT coalesce(h.holds, m.token = i.token AND m.state IN (2, 3), false) THEN 5
+		WHEN b.n IS NOT NULL THEN 1
+		WHEN h.n IS NOT NULL AND p.paused THEN 7
+		ELSE 6 END,
+	coalesce(h.due, p.us / 1000 + 25), CASE WHEN i.lease > 0 THEN coalesce(b.at, 0) ELSE 0 END
+FROM item i JOIN part p ON p.id = i.part LEFT JOIN held h ON h.n = i.n LEFT JOIN begun b ON b.n = i.n
+LEFT JOIN {schema}.messages m ON h.n IS NULL AND m.part = i.part AND m.id = i.id`)
+
+	ackText = newStatement(heldText + `
+gone AS (
+	DELETE FROM {schema}.messages m USING held h WHERE m.part = h.part AND m.id = h.id AND h.holds AND h.state = 3
+	RETURNING h.part, h.n, h.acked),
+counted AS (
+	INSERT INTO {schema}.counts (part, in_flight, acked, expired)
+	SELECT part, -count(*), count(*) FILTER (WHERE acked), count(*) FILTER (WHERE NOT acked) FROM gone GROUP BY part)
+SELECT i.n, {us}, CASE
+		WHEN g.n IS NOT NULL THEN 1
+		WHEN m.id IS NULL OR m.state = 4 THEN 4
+		WHEN m.token = i.token AND m.state = 3 THEN 0
+		ELSE 5 END,
+	0, 0
+FROM item i JOIN {schema}.partitions p ON p.id = i.part JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
+LEFT JOIN gone g ON g.n = i.n
+LEFT JOIN {schema}.messages m ON g.n IS NULL AND m.part = i.part AND m.id = i.id`)
+)
+
+// held is a message that the holder of its lease begins or acknowledges.
+type held struct {
+	part        int32
+	id          string
+	token       int64
+	lead, lease int64 // of a begin, in microseconds
+	acked       bool  // false for a message that has expired
+
+	found   bool // the queue exists
+	outcome driver.Outcome
+}
+
+// together makes many calls by one statement, whatever their queues and partitions. Calls that
+// arrive while a statement is under way share the next one. A single call is made immediately, and
+// many calls make few transactions.
+type together struct {
+	s    *Store
+	text statement
+	more []any // arguments
+
+	mu      sync.Mutex
+	waiting []*joint
+	busy    bool // a statement is under way that is not slow
+}
+
+// joint is a call that shares a statement with others.
+type joint struct {
+	rows []*held
+	done chan error
+}
+
+const (
+	maxTogether    = 1000                   // messages in a statement; the last call may exceed it
+	slowAfter      = 100 * time.Millisecond // other calls no longer wait for a statement
+	togetherLimit  = 10 * time.Second       // duration of a statement
+	lockedInterval = 25 * time.Millisecond  // between attempts to change a message that is locked
+)
+
+// do makes a call. A message that another transaction has locked waits for that transaction, and
+// delays no other call. If ctx ends before the answer, the call may still take effect.
+func (t *together) do(ctx context.Context, part int32, batch *driver.Batch) ([]driver.Outcome, error) {
+	all, rest := make([]held, len(batch.Changes)), make([]*held, len(batch.Changes))
+	lead, lease := int64(batch.Lead/time.Microsecond), microseconds(batch.Visibility)
+	for i, c := range batch.Changes {
+		token := int64(c.Token) //nolint:gosec // a token, or one that no message has
+		all[i] = held{part: part, id: c.ID, token: token, lead: lead, lease: lease, acked: batch.Op == driver.OpAck}
+		rest[i] = &all[i]
+	}
+	for {
+		if err := t.share(ctx, rest); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(rest, func(r *held) bool { return !r.found }) {
+			return nil, errGone
+		}
+		rest = slices.DeleteFunc(slices.Clone(rest), func(r *held) bool { return r.outcome.Status != 0 })
+		if len(rest) == 0 {
+			break
+		}
+		select {
+		case <-time.After(lockedInterval):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	outcomes := make([]driver.Outcome, len(all))
+	for i := range all {
+		outcomes[i] = all[i].outcome
+	}
+	return outcomes, nil
+}
+
+// share makes a call by the next statement. If ctx ends, the statement may still use rows.
+func (t *together) share(ctx context.Context, rows []*held) error {
+	j := &joint{rows, make(chan error, 1)}
+	t.mu.Lock()
+	t.waiting = append(t.waiting, j)
+	t.start()
+	t.mu.Unlock()
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// start starts to make the calls that wait, unless that is done already. mu is held.
+func (t *together) start() {
+	if !t.busy && len(t.waiting) > 0 {
+		t.busy = true
+		go t.run()
+	}
+}
+
+// run makes calls until none wait, or a statement is slow. Another run then makes the others.
+func (t *together) run() {
+	for calls := t.take(); len(calls) > 0; calls = t.take() {
+		slow := time.AfterFunc(slowAfter, func() {
+			t.mu.Lock()
+			t.busy = false
+			t.start()
+			t.mu.Unlock()
+		})
+		var rows []*held
+		for _, j := range calls {
+			rows = append(rows, j.rows...)
+		}
+		err := t.exec(rows)
+		for _, j := range calls {
+			j.done <- err
+		}
+		if !slow.Stop() {
+			return
+		}
+	}
+}
+
+// take returns the calls for a statement. If there are none, run has to end.
+func (t *together) take() []*joint {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for rows := 0; n < len(t.waiting) && rows < maxTogether; n++ {
+		rows += len(t.waiting[n].rows)
+	}
+	calls := t.waiting[:n:n]
+	t.waiting = slices.Clone(t.waiting[n:])
+	t.busy = n > 0
+	return calls
+}
+
+// exec executes a statement, and sets the outcomes of its messages.
+func (t *together) exec(rows []*held) error {
+	var parts []int32
+	var ids []string
+	var tokens, leads, leases []int64
+	var acked []bool
+	for _, r := range rows {
+		parts, ids, tokens = append(parts, r.part), append(ids, r.id), append(tokens, r.token)
+		leads, leases, acked = append(leads, r.lead), append(leases, r.lease), append(acked, r.acked)
+		r.found = false
+	}
+	args := append([]any{parts, ids, tokens, leads, leases, acked}, t.more...)
+	ctx, cancel := context.WithTimeout(context.Background(), togetherLimit)
+	defer cancel()
+	return t.s.run(ctx, false, func(p *pipeline) error {
+		p.rows(t.text, args, func(row scanner) error {
+			var n, us int64
+			var o driver.Outcome
+			err := row.Scan(&n, &us, &o.Status, &o.Due, &o.Lease)
+			if err == nil {
+				o.Now = time.UnixMicro(us)
+				rows[n-1].found, rows[n-1].outcome = true, o
+			}
+			return err
+		})
+		return nil
+	})
+}
