@@ -5,9 +5,9 @@
 // failing becomes a dead letter.
 //
 // A [Store] holds the messages: package memstore in memory, package pebblestore in a directory,
-// package redisstore on Redis (a single server, Sentinel or Cluster). [Open] opens a [Queue] in a
-// store and creates the queue if it does not exist. [Queue.Enqueue] adds a message. [Queue.Consume]
-// calls a handler for each message that is due. [Queue.Take] returns one message at a time.
+// package redisstore on Redis, package pgstore in PostgreSQL. [Open] opens a [Queue] in a store and
+// creates the queue if it does not exist. [Queue.Enqueue] adds a message. [Queue.Consume] calls a
+// handler for each message that is due. [Queue.Take] returns one message at a time.
 //
 //	store, err := pebblestore.Open("orders", pebblestore.Options{})
 //	...
@@ -92,8 +92,8 @@
 //
 //   - No lost messages. After Enqueue returns nil, the message is delivered until it is
 //     acknowledged, cancelled, dead or expired. Durability depends on the store: pebblestore calls
-//     fsync, redisstore is as durable as the server's append-only file and replication, memstore
-//     loses everything with the process.
+//     fsync, pgstore and redisstore are as durable as the logs and replicas of their servers, and
+//     memstore loses everything with the process.
 //   - Never early. No handler is called before the due time on the store's clock. Lateness has no
 //     bound if the consumers or the store cannot keep up.
 //   - At least once. A delivery is repeated after a crash, after a pause longer than the lease, and

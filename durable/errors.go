@@ -85,7 +85,7 @@ var (
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrOutcomeUnknown means that a call to change a message may have taken effect: its context
-	// has ended, the store is unreachable, or the queue was closed. On Redis it may still do so
+	// has ended, the store is unreachable, or the queue was closed. On a server it may still do so
 	// until Options.RetryFor (at least ten seconds) has passed. Without ErrOutcomeUnknown a failed
 	// call has changed nothing. Methods for several messages say how many have changed.
 	ErrOutcomeUnknown = errors.New("the call may have taken effect")

@@ -49,9 +49,9 @@ type Options struct {
 	DeadAge time.Duration
 
 	// Update makes Open change the limits of an existing queue to those that are not 0. The limits
-	// of dead letters apply immediately in a directory, and on Redis to each opened queue with the
-	// next heartbeat of its consumers. MaxBody and MaxAttempts apply where the queue is opened
-	// afterwards.
+	// of dead letters apply immediately in a directory and in PostgreSQL, and on Redis to each
+	// opened queue with the next heartbeat of its consumers. MaxBody and MaxAttempts apply where
+	// the queue is opened afterwards.
 	Update bool
 
 	// RetryFor is the time for which a call that changes something is retried while the store is

@@ -17,9 +17,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
-// Store holds queues: in memory (package memstore), in a directory (package pebblestore) or on
-// Redis (package redisstore). One of these packages creates the store for [Open]. A store may hold
-// several queues. Package driver documents the methods that a store implements.
+// Store holds queues: in memory (package memstore), in a directory (package pebblestore), on Redis
+// (package redisstore) or in PostgreSQL (package pgstore). One of these packages creates it for
+// [Open]. Package driver documents the methods that a store implements.
 type Store = driver.Store
 
 // Queue is a queue of delayed messages in a store. Its methods are safe for concurrent use.
@@ -106,8 +106,8 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // consumers, according to their last heartbeats. The error is [ErrNoQueue] if there is no such
 // queue, [ErrInvalid] for a nil argument or a bad name, and [errors.ErrUnsupported] if the store
 // cannot delete queues. After other errors, some messages may be gone: Open then returns
-// ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on
-// Redis O(n) in the messages.
+// ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on a
+// server O(n) in the messages.
 //
 // Calls to an open [Queue] that was deleted return ErrNoQueue, and its consumers end with
 // ErrNoQueue within ConsumerOptions.Fallback, after the running handlers. If the queue is created

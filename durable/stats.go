@@ -174,8 +174,8 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 // [ErrInvalid].
 //
 // CountDue makes one call to the store per partition, one after another, so the counts are not an
-// atomic snapshot. On Redis a call is O(log n) for each duration. Other stores visit the messages
-// that are due and some thousands more, and estimate the numbers beyond.
+// atomic snapshot. For each duration a call is O(log n) on Redis and O(n) in the messages counted
+// in PostgreSQL. Other stores visit some thousands that are not due and estimate numbers beyond.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
