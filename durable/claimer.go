@@ -18,7 +18,7 @@ import (
 // If the consumer owns the partition, the claimer claims messages shortly before they are due. It
 // makes a claim when the next known message is due soon, when a hint announces an earlier message,
 // when room or takers become available, and otherwise once per Fallback. Messages are claimed about
-// nine tenths of the horizon ahead, and at most ten times per horizon while no message is urgent.
+// three quarters of the horizon ahead, and about four times per horizon while no message is urgent.
 // This way many messages share a claim, but no claim is so large that it delays other calls to the
 // store for long. A message that is due within a fifth of the horizon is urgent.
 //
@@ -204,9 +204,9 @@ func (p *partitionClaimer) claimDelay(left time.Duration) time.Duration {
 	case left <= p.c.opts.urgent():
 		return 0
 	case left <= horizon:
-		return horizon / 10
+		return min(horizon/4, left-horizon/10)
 	default:
-		return left - horizon + horizon/10
+		return left - horizon + horizon/4
 	}
 }
 

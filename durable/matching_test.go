@@ -62,7 +62,7 @@ func TestCancelMatchingCancelsMessagesWithAllHeaders(t *testing.T) {
 		for id, pairs := range others {
 			tagged(t, q, id, time.Minute, pairs...)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		r, err := q.Get(t.Context(), "claimed")
 		require.NoError(t, err)
 		require.Equal(t, durable.StateLeased, r.State)
@@ -119,7 +119,7 @@ func TestCancelAllCancelsAllPendingMessages(t *testing.T) {
 			{ID: "unreadable", Body: []byte{99}, Delay: time.Hour, MaxAttempts: 1},
 		}})
 		require.NoError(t, err)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 
 		report, err := q.CancelAll(t.Context())
 		require.NoError(t, err)
