@@ -110,7 +110,7 @@ func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	s.lister = queues{s}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hub = newHub(s)
-	s.begins = together{s: s, text: beginText, more: []any{validText(contract.Process())}}
+	s.begins = together{s: s, text: beginText, more: []any{validText(contract.Process())}, fast: true}
 	s.acks = together{s: s, text: ackText}
 	return s, nil
 }
@@ -231,10 +231,12 @@ const (
 	commitText = "COMMIT"
 )
 
-// The server ends the session of a process that stops between two round trips. Otherwise its locks
-// would keep other processes waiting.
+// The server would plan statements anew for most executions, which takes longer than to execute
+// them. It ends the session of a process that stops between two round trips, because the locks of
+// the transaction would keep other processes waiting.
 var settingsOfTransaction = newStatement(`
-SELECT set_config('idle_in_transaction_session_timeout', '5000', true), CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
+SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('idle_in_transaction_session_timeout', '5000', true),
+	CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
 
 // run runs a transaction, and runs it again if it conflicts with another one. A single stage has
 // one statement, which is a transaction of its own. fast means that the caller does not depend on
@@ -263,9 +265,11 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 	for i, add := range stages {
 		var p pipeline
 		var before, after string
+		if i == 0 {
+			p.exec(settingsOfTransaction, fast)
+		}
 		if i == 0 && last > 0 {
 			before = startText
-			p.exec(settingsOfTransaction, fast)
 		}
 		if i == last && last > 0 {
 			after = commitText

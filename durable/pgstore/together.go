@@ -24,8 +24,7 @@ var (
 	// A message that is locked is early, as if it were due later.
 	beginText = newStatement(heldText + `
 part AS MATERIALIZED (
-	SELECT p.id, p.paused, {us} AS us, set_config('synchronous_commit', 'off', true)
-	FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
+	SELECT p.id, p.paused, {us} AS us FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
 	WHERE p.id = ANY($1::int[]) ORDER BY p.id FOR SHARE OF p),
 begun AS (
 	UPDATE {schema}.messages m SET state = 3, process = $7::text,
@@ -80,6 +79,7 @@ type together struct {
 	s    *Store
 	text statement
 	more []any // arguments
+	fast bool  // see Store.run
 
 	mu      sync.Mutex
 	waiting []*joint
@@ -207,7 +207,7 @@ func (t *together) exec(rows []*held) error {
 	args := append([]any{parts, ids, tokens, leads, leases, acked}, t.more...)
 	ctx, cancel := context.WithTimeout(context.Background(), togetherLimit)
 	defer cancel()
-	return t.s.run(ctx, false, func(p *pipeline) error {
+	return t.s.run(ctx, t.fast, func(p *pipeline) error {
 		p.rows(t.text, args, func(row scanner) error {
 			var n, us int64
 			var o driver.Outcome
