@@ -138,10 +138,10 @@ SELECT {row} FROM {schema}.messages WHERE part = $1::int AND id = ANY($2::text[]
 	updateText = newStatement(`
 UPDATE {schema}.messages AS m SET state = u.state, at = u.at, due = u.due, token = u.token, planned = u.planned, attempts = u.attempts,
 	crashes = u.crashes, postponed = u.postponed, last = u.last, repeat = u.repeat, reason = u.reason, process = u.process
-FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::int[], $10::int[],
-		$11::smallint[], $12::text[], $13::text[], $14::text[])
-	AS u(id, state, at, due, token, planned, attempts, crashes, postponed, last, repeat, reason, process)
-WHERE m.part = $1::int AND m.id = u.id
+FROM (SELECT $1::int AS part, u.* FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+			$8::int[], $9::int[], $10::int[], $11::smallint[], $12::text[], $13::text[], $14::text[])
+		AS u(id, state, at, due, token, planned, attempts, crashes, postponed, last, repeat, reason, process) OFFSET 0) u
+WHERE m.part = u.part AND m.id = u.id -- with a constant, a plan for an empty table ignores the id
 RETURNING m.id, CASE WHEN $15::boolean AND m.state IN (2, 3) THEN m.body END`)
 
 	removeText = newStatement(`DELETE FROM {schema}.messages WHERE part = $1::int AND id = ANY($2::text[])`)

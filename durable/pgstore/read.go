@@ -54,7 +54,7 @@ func (b *backend) query(ctx context.Context, part int32, s statement, args []any
 	var p pipeline
 	found = p.row(existsText, []any{part}, &id)
 	p.rows(s, args, scan)
-	err := b.store.pool.SendBatch(ctx, b.store.batch(p, "", "")).Close()
+	err := b.store.pool.SendBatch(ctx, b.store.batch(p)).Close()
 	if err == nil && !*found {
 		return errGone
 	}

@@ -194,12 +194,9 @@ func (p *pipeline) rows(s statement, args []any, scan func(scanner) error) {
 	*p = append(*p, query{s, args, scan})
 }
 
-// batch returns the statements for a connection, between two others if those are not empty.
-func (s *Store) batch(p pipeline, before, after string) *pgx.Batch {
+// batch returns the statements for a connection.
+func (s *Store) batch(p pipeline) *pgx.Batch {
 	b := new(pgx.Batch)
-	if before != "" {
-		b.Queue(before)
-	}
 	for _, q := range p {
 		queued := b.Queue(s.texts[q.statement], q.args...)
 		if q.scan != nil {
@@ -213,9 +210,6 @@ func (s *Store) batch(p pipeline, before, after string) *pgx.Batch {
 			})
 		}
 	}
-	if after != "" {
-		b.Queue(after)
-	}
 	return b
 }
 
@@ -226,16 +220,20 @@ type stage func(*pipeline) error
 // maxTries is how often a transaction is tried that conflicts with others.
 const maxTries = 10
 
-const (
-	startText  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-	commitText = "COMMIT"
+var (
+	startText  = newStatement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+	commitText = newStatement("COMMIT")
 )
 
-// The server would plan statements anew for most executions, which takes longer than to execute
-// them. It ends the session of a process that stops between two round trips, because the locks of
-// the transaction would keep other processes waiting.
+// The server ends the session of a process that stops between two round trips, because the locks of
+// the transaction would keep other processes waiting. It would otherwise make a plan for most
+// executions, which takes longer than to execute it. A plan that is used again must find messages
+// by their keys, even if the table was empty when it was made. Without jit = off, the server would
+// compile plans that cannot avoid what is off.
 var settingsOfTransaction = newStatement(`
-SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('idle_in_transaction_session_timeout', '5000', true),
+SELECT set_config('idle_in_transaction_session_timeout', '5000', true), set_config('plan_cache_mode', 'force_generic_plan', true),
+	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+	set_config('jit', 'off', true),
 	CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
 
 // run runs a transaction, and runs it again if it conflicts with another one. A single stage has
@@ -264,19 +262,18 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 	last := len(stages) - 1
 	for i, add := range stages {
 		var p pipeline
-		var before, after string
+		if i == 0 && last > 0 {
+			p.exec(startText)
+		}
 		if i == 0 {
 			p.exec(settingsOfTransaction, fast)
 		}
-		if i == 0 && last > 0 {
-			before = startText
-		}
-		if i == last && last > 0 {
-			after = commitText
-		}
 		err := add(&p)
-		if err == nil && (len(p) > 0 || after != "") {
-			err = conn.SendBatch(ctx, s.batch(p, before, after)).Close()
+		if i == last && last > 0 {
+			p.exec(commitText)
+		}
+		if err == nil && len(p) > 0 {
+			err = conn.SendBatch(ctx, s.batch(p)).Close()
 		}
 		if err != nil {
 			return rollback(ctx, conn, err)

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,22 +17,21 @@ const heldText = `
 WITH item AS MATERIALIZED (
 	SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[])
 		WITH ORDINALITY AS i(part, id, token, lead, lease, acked, n)),
+part AS MATERIALIZED (
+	SELECT p.id, p.paused, {us} AS us FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
+	WHERE p.id = ANY($1::int[]) ORDER BY p.id {lock}),
 held AS MATERIALIZED (
-	SELECT i.*, m.state, m.due, m.token = i.token AND m.state IN (2, 3) AS holds
-	FROM item i JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id FOR UPDATE OF m SKIP LOCKED),`
+	SELECT i.*, p.us, p.paused, m.state, m.due, m.token = i.token AND m.state IN (2, 3) AS holds
+	FROM item i JOIN part p ON p.id = i.part JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id FOR UPDATE OF m SKIP LOCKED),`
 
 var (
 	// A message that is locked is early, as if it were due later.
-	beginText = newStatement(heldText + `
-part AS MATERIALIZED (
-	SELECT p.id, p.paused, {us} AS us FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
-	WHERE p.id = ANY($1::int[]) ORDER BY p.id FOR SHARE OF p),
+	beginText = newStatement(strings.Replace(heldText, "{lock}", "FOR SHARE OF p", 1) + `
 begun AS (
 	UPDATE {schema}.messages m SET state = 3, process = $7::text,
-		at = CASE WHEN h.lease > 0 THEN least((p.us + h.lease + 999) / 1000, 4503599627370496) ELSE m.at END
-	FROM held h, part p
-	WHERE p.id = h.part AND m.part = h.part AND m.id = h.id AND h.holds
-		AND (h.state = 3 OR NOT p.paused AND h.due * 1000 <= p.us + h.lead)
+		at = CASE WHEN h.lease > 0 THEN least((h.us + h.lease + 999) / 1000, 4503599627370496) ELSE m.at END
+	FROM held h
+	WHERE m.part = h.part AND m.id = h.id AND h.holds AND (h.state = 3 OR NOT h.paused AND h.due * 1000 <= h.us + h.lead)
 	RETURNING h.n, m.at)
 SELECT i.n, p.us, CASE
 		WHEN NOT coalesce(h.holds, m.token = i.token AND m.state IN (2, 3), false) THEN 5
@@ -42,21 +42,20 @@ SELECT i.n, p.us, CASE
 FROM item i JOIN part p ON p.id = i.part LEFT JOIN held h ON h.n = i.n LEFT JOIN begun b ON b.n = i.n
 LEFT JOIN {schema}.messages m ON h.n IS NULL AND m.part = i.part AND m.id = i.id`)
 
-	ackText = newStatement(heldText + `
+	ackText = newStatement(strings.Replace(heldText, "{lock}", "", 1) + `
 gone AS (
 	DELETE FROM {schema}.messages m USING held h WHERE m.part = h.part AND m.id = h.id AND h.holds AND h.state = 3
 	RETURNING h.part, h.n, h.acked),
 counted AS (
 	INSERT INTO {schema}.counts (part, in_flight, acked, expired)
 	SELECT part, -count(*), count(*) FILTER (WHERE acked), count(*) FILTER (WHERE NOT acked) FROM gone GROUP BY part)
-SELECT i.n, {us}, CASE
+SELECT i.n, p.us, CASE
 		WHEN g.n IS NOT NULL THEN 1
 		WHEN m.id IS NULL OR m.state = 4 THEN 4
 		WHEN m.token = i.token AND m.state = 3 THEN 0
 		ELSE 5 END,
 	0, 0
-FROM item i JOIN {schema}.partitions p ON p.id = i.part JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
-LEFT JOIN gone g ON g.n = i.n
+FROM item i JOIN part p ON p.id = i.part LEFT JOIN gone g ON g.n = i.n
 LEFT JOIN {schema}.messages m ON g.n IS NULL AND m.part = i.part AND m.id = i.id`)
 )
 
