@@ -47,8 +47,8 @@ type settleCall struct {
 	err      error         // set before
 	failed   bool          // there was no answer, so the call may be repeated
 	taken    bool          // a caller has received the result
-	prepared *Delivery     // the delivery after PrepareAck; otherwise nil
 	looking  bool          // the store has not been asked for the change: see look
+	prepared *Delivery     // the delivery after PrepareAck; otherwise nil
 }
 
 // newDelivery returns a delivery for a message that was taken: for the run of its handler, or for
@@ -250,8 +250,9 @@ func (c *settleCall) ask(d *Delivery, op driver.Op, change driver.Change, cause 
 		d.logFailure(&change, cause)
 	}
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
+	kind, delay := outcomeEvent(op, &change), change.Delay // so that the function does not keep change
 	d.h.part.changes[op].send(change, func(a answer, err error) {
-		c.end(d, a, err, Event{Kind: outcomeEvent(op, &change), Err: cause, Delay: change.Delay}, start, then)
+		c.end(d, a, err, Event{Kind: kind, Err: cause, Delay: delay}, start, then)
 	})
 }
 

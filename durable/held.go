@@ -23,10 +23,10 @@ type heldMessage struct {
 	until      time.Time         // the earliest end of the lease, on this process's clock
 	extending  bool              // an extension of the lease is in progress
 	renew      bool              // the lease of a taken message is extended: its handler runs
+	slow       bool              // it was reported because of ConsumerOptions.SlowHandler
 	unanswered EventKind         // of a call that has failed, and may have taken effect
 	settling   *settleCall       // the last call that ends the delivery; nil if there was none
 	handed     time.Time         // when it was passed to the handler's worker or to the receiver
-	slow       bool              // it was reported because of ConsumerOptions.SlowHandler
 	run        *run              // the call to the handler; nil: no handler was called
 }
 

@@ -445,6 +445,7 @@ type Change struct {
 	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of them is set.
 	// With Again and a Reason, the last attempt of a run has failed: it counts as retried instead.
 	Uncounted, Again bool
+	Interrupt        bool // Cancel: mark a firing message, and send a Hint with its ID
 
 	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
@@ -455,8 +456,6 @@ type Change struct {
 	// due at Planned, or now if that has passed. If OpRepeat or Cancel has ended the series, the
 	// message is removed instead, and counts as acked, or with a Reason as cancelled.
 	Incarnation Instant
-
-	Interrupt bool // Cancel: mark a firing message, and send a Hint with its ID
 }
 
 // Status is the result of a transition of one message.
