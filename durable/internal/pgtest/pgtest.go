@@ -94,7 +94,7 @@ var openHome = sync.OnceValues(func() (*home, error) {
 	if h.reaper, err = removeAtEnd(h.dir); err != nil {
 		return nil, err
 	}
-	if h.attributes, err = handOver(h.dir); err != nil {
+	if h.attributes, err = HandOver(h.dir); err != nil {
 		return nil, err
 	}
 	return h, h.run(h.program("initdb"), "-D", template, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")

@@ -4,4 +4,4 @@ package pgtest
 
 import "syscall"
 
-func handOver(string) (*syscall.SysProcAttr, error) { return nil, nil }
+func HandOver(string) (*syscall.SysProcAttr, error) { return nil, nil }

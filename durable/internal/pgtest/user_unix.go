@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// handOver returns attributes of processes that PostgreSQL accepts, and makes them own dir.
-// PostgreSQL refuses to run as root.
-func handOver(dir string) (*syscall.SysProcAttr, error) {
+// HandOver makes dir belong to an account as which PostgreSQL and pgbouncer run: they refuse to run
+// as root. It returns the attributes of such a process; nil means those of this process.
+func HandOver(dir string) (*syscall.SysProcAttr, error) {
 	if os.Getuid() != 0 {
 		return nil, nil //nolint:nilnil // this process's attributes
 	}
