@@ -220,16 +220,12 @@ func (l queues) DeleteQueue(ctx context.Context, queue string) error {
 
 // Check implements [driver.Checker]. It returns [driver.ErrUnsafe] if the server has fsync or
 // full_page_writes off, with which a crash may damage its files, or synchronous_commit off, with
-// which a crash loses the last commits. It returns [errors.ErrUnsupported] while hints are off.
+// which a crash loses the last commits. Watch returns an error if hints are off.
 func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
-	err := b.store.check(ctx)
-	if err == nil {
-		err = b.store.hub.check()
-	}
-	return failure(ctx, "check the server", err)
+	return failure(ctx, "check the server", b.store.check(ctx))
 }
 
 func (s *Store) check(ctx context.Context) error {

@@ -120,13 +120,6 @@ func (h *hub) sendAll() {
 	}
 }
 
-// check returns an error that wraps [errors.ErrUnsupported] while there are no hints.
-func (h *hub) check() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.failed
-}
-
 // Watch implements [driver.Backend]. All watches of a store share one connection, which executes
 // LISTEN. While the server cannot be reached, Watch keeps trying. If a notification does not
 // arrive, for example because of a pooler in transaction mode, Watch returns an error that wraps
@@ -145,7 +138,9 @@ func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	case <-ctx.Done():
 	case <-b.store.ctx.Done():
 	}
-	return out, h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return out, h.failed
 }
 
 // join adds a watcher, and begins to listen if nothing does. The channel that it returns is closed
