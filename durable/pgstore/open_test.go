@@ -71,23 +71,87 @@ func TestMigrate(t *testing.T) {
 	require.ErrorContains(t, open("Other_1"), "has version 0; it must be 1")
 }
 
+// TestMigrateWithHostileFunctions migrates with a search_path that begins with a schema whose
+// functions have the names of the server's.
+func TestMigrateWithHostileFunctions(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).Database(t)
+	exec(t, newPool(t, url, ""), "hostile", `
+CREATE SCHEMA {schema};
+CREATE TABLE {schema}.calls (name text);
+CREATE FUNCTION {schema}.pg_advisory_xact_lock(bigint) RETURNS void LANGUAGE sql AS $$INSERT INTO hostile.calls VALUES ('lock')$$;
+CREATE FUNCTION {schema}.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql AS $$INSERT INTO hostile.calls VALUES ('hash') RETURNING 1::bigint$$;
+CREATE FUNCTION {schema}.now() RETURNS timestamptz LANGUAGE sql AS $$INSERT INTO hostile.calls VALUES ('now') RETURNING pg_catalog.now()$$`)
+	pool := newPool(t, url, "hostile")
+	require.NoError(t, pgstore.Migrate(t.Context(), pool))
+	_, err := pool.Exec(t.Context(), `INSERT INTO timingwheel.versions (version) VALUES (-1)`) // with a default
+	require.NoError(t, err)
+	var calls int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM hostile.calls`).Scan(&calls))
+	require.Zero(t, calls)
+	var path string
+	require.NoError(t, pool.QueryRow(t.Context(), `SHOW search_path`).Scan(&path))
+	require.Equal(t, "hostile, pg_catalog", path, "as before")
+}
+
+// newUser creates a user without rights, and returns a pool that connects as the user. No other
+// test must use the name.
+func newUser(t *testing.T, url, name string) *pgxpool.Pool {
+	t.Helper()
+	owner := newPool(t, url, "")
+	exec(t, owner, name, `CREATE USER {schema}`)
+	t.Cleanup(func() { exec(t, owner, name, `DROP OWNED BY {schema}; DROP USER {schema}`) })
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	config.ConnConfig.User = name
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestMigrateExistingSchema migrates as users who may not create schemas: one owns an empty schema,
+// and one may only read the version of a schema that needs no change.
+func TestMigrateExistingSchema(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).Database(t)
+	migrator, reader := newUser(t, url, "migrator"), newUser(t, url, "reader")
+	require.ErrorContains(t, pgstore.Migrate(t.Context(), migrator), "permission denied")
+	owner := newPool(t, url, "")
+	exec(t, owner, "timingwheel", `CREATE SCHEMA {schema} AUTHORIZATION migrator`)
+	require.NoError(t, pgstore.Migrate(t.Context(), migrator))
+	require.NoError(t, pgstore.Migrate(t.Context(), migrator))
+	exec(t, owner, "timingwheel", `GRANT USAGE ON SCHEMA {schema} TO reader; GRANT SELECT ON {schema}.versions TO reader`)
+	require.NoError(t, pgstore.Migrate(t.Context(), reader))
+}
+
+// TestMigrateWhileSerializable migrates concurrently with transactions that are serializable and
+// read-only by default.
+func TestMigrateWhileSerializable(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(pgtest.Shared(t).Database(t))
+	require.NoError(t, err)
+	config.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+	config.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	config.MaxConns = 8
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	var all sync.WaitGroup
+	for range config.MaxConns {
+		all.Go(func() { assert.NoError(t, pgstore.Migrate(t.Context(), pool)) })
+	}
+	all.Wait()
+}
+
 // TestRights opens a queue as a user with the rights that the package comment lists, and without.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).Database(t)
 	owner := newPool(t, url, "")
 	require.NoError(t, pgstore.Migrate(t.Context(), owner))
-	exec(t, owner, "limited", `CREATE USER {schema}`)
-	t.Cleanup(func() { exec(t, newPool(t, pgtest.Shared(t).URL(), ""), "limited", `DROP USER {schema}`) })
-	t.Cleanup(func() { exec(t, owner, "limited", `DROP OWNED BY {schema}`) })
-	config, err := pgxpool.ParseConfig(url)
-	require.NoError(t, err)
-	config.ConnConfig.User = "limited"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	defer pool.Close()
-	store := newStore(t, pool, pgstore.Options{})
-	_, err = durable.Open(t.Context(), store, durable.Options{Queue: "q"})
+	store := newStore(t, newUser(t, url, "limited"), pgstore.Options{})
+	_, err := durable.Open(t.Context(), store, durable.Options{Queue: "q"})
 	require.ErrorContains(t, err, "needs USAGE of the schema, and SELECT, INSERT, UPDATE and DELETE")
 	require.NotErrorIs(t, err, durable.ErrUnavailable)
 	exec(t, owner, "timingwheel", `GRANT USAGE ON SCHEMA {schema} TO limited`)

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,11 +19,17 @@ import (
 // awaitLock waits until a statement of the store's other connections waits for a lock.
 func (d *database) awaitLock() {
 	d.t.Helper()
+	d.awaitLocks(1)
+}
+
+// awaitLocks waits until at least n statements wait for a lock.
+func (d *database) awaitLocks(n int) {
+	d.t.Helper()
 	require.Eventually(d.t, func() bool {
-		var n int
+		var waiting int
 		require.NoError(d.t, d.pool.QueryRow(d.t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND query LIKE '%"' || $1 || '"%'`, d.schema).Scan(&n))
-		return n > 0
+			WHERE wait_event_type = 'Lock' AND query LIKE '%"' || $1 || '"%'`, d.schema).Scan(&waiting))
+		return waiting >= n
 	}, time.Minute, time.Millisecond)
 }
 
@@ -158,4 +165,55 @@ func TestLateCallHasNoEffect(t *testing.T) {
 	require.ErrorAs(t, <-failed, &late)
 	_, err = b.Get(t.Context(), 0, "m")
 	require.ErrorIs(t, err, driver.ErrNotFound)
+}
+
+// TestConcurrentTrims buries two messages, whose transactions both find more dead letters than the
+// limit. The second one must see what the first has removed.
+func TestConcurrentTrims(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	open := func(limit int) driver.Backend {
+		b, err := d.store.Open(t.Context(), driver.Config{Queue: "dead", Partitions: 1, DeadLimit: limit, Update: true})
+		require.NoError(t, err)
+		return b
+	}
+	const n = 12
+	b := open(n)
+	var items []driver.PutItem
+	for i := range n {
+		items = append(items, driver.PutItem{ID: fmt.Sprintf("m%02d", i), MaxAttempts: 1})
+	}
+	_, err := b.Put(t.Context(), driver.Put{Items: items})
+	require.NoError(t, err)
+	claimed, err := b.Claim(t.Context(), driver.Claim{Max: n, Begin: n, MaxBytes: 1, Visibility: time.Hour})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, n)
+	bury := func(records ...driver.Record) {
+		batch := driver.Batch{Op: driver.OpBury}
+		for _, r := range records {
+			batch.Changes = append(batch.Changes, driver.Change{ID: r.ID, Token: r.Token})
+		}
+		_, err := b.Apply(t.Context(), batch)
+		assert.NoError(t, err)
+	}
+	bury(claimed.Records[2:]...)
+	const limit = 5
+	b = open(limit)
+	tx, err := d.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), fmt.Sprintf(`SELECT FROM %q.messages WHERE id = 'm02' FOR UPDATE`, d.schema)) // the oldest
+	require.NoError(t, err)
+	var burying sync.WaitGroup
+	for _, r := range claimed.Records[:2] {
+		burying.Go(func() { bury(r) })
+	}
+	d.awaitLocks(2)
+	require.NoError(t, tx.Rollback(t.Context()))
+	burying.Wait()
+	counts, err := b.Count(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{limit, n - limit}, []uint64{uint64(counts.Dead), counts.Trimmed}) //nolint:gosec // small
+	dead, _, err := b.List(t.Context(), 0, driver.StateDead, "", n)
+	require.NoError(t, err)
+	assert.Len(t, dead, limit)
 }
