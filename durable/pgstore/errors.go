@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -27,14 +28,15 @@ var kinds = []struct {
 	kind   error
 	advice string
 }{
-	{"3D000", nil, "the database does not exist"},
+	{"28", driver.ErrUnavailable, "the server rejects the user or the password, which may be about to change"},
+	{"3D000", driver.ErrUnavailable, "the database does not exist, or is being restored"},
 	{"3F000", driver.ErrVersion, "there is no such schema: call pgstore.Migrate, or run delayq migrate"},
 	{"42P01", driver.ErrVersion, "a table is missing: call pgstore.Migrate, or run delayq migrate"},
 	{"42703", driver.ErrVersion, "a column is missing: call pgstore.Migrate, or run delayq migrate"},
 	{"42501", nil, "the user needs USAGE of the schema, and SELECT, INSERT, UPDATE and DELETE of its tables"},
 	{"25006", driver.ErrUnavailable, "the server is read-only, a standby perhaps: connect to the primary (target_session_attrs=read-write)"},
-	{"25P03", driver.ErrUnavailable, ""}, // the process stopped within a transaction
-	{"25P04", driver.ErrUnavailable, ""}, // transaction_timeout
+	{"0A000", driver.ErrUnavailable, "the server may be a standby: connect to the primary (target_session_attrs=read-write)"}, // for BEGIN READ WRITE
+	{"25P", driver.ErrUnavailable, ""}, // the process stopped within a transaction, or transaction_timeout
 	{"26000", driver.ErrUnavailable, "a pooler has no prepared statements: set default_query_exec_mode=exec in the connection string"},
 	{"42P05", driver.ErrUnavailable, "a pooler has no prepared statements: set default_query_exec_mode=exec in the connection string"},
 	{"53100", driver.ErrFull, "the disk of the server is full"},
@@ -63,10 +65,9 @@ func failure(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var late *driver.LateError
 	var server *pgconn.PgError
 	switch {
-	case errors.As(err, &late) || slices.ContainsFunc(declared, func(kind error) bool { return errors.Is(err, kind) }):
+	case errors.As(err, new(*driver.LateError)) || slices.ContainsFunc(declared, func(kind error) bool { return errors.Is(err, kind) }):
 	case errors.As(err, &server):
 		for _, k := range kinds {
 			if !strings.HasPrefix(server.Code, k.code) {
@@ -83,6 +84,8 @@ func failure(ctx context.Context, what string, err error) error {
 			}
 			break
 		}
+	case errors.Is(err, puddle.ErrClosedPool):
+		err = fmt.Errorf("the pool is %w: %w", driver.ErrClosed, err)
 	default: // of the network, or the pool
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

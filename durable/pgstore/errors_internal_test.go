@@ -27,6 +27,7 @@ func TestFailure(t *testing.T) {
 		{"53100", `ack in queue "q"`, driver.ErrUnavailable, "the disk of the server is full"}, // the call must succeed at last
 		{"53100", `claim in queue "q"`, driver.ErrUnavailable, "the disk of the server is full"},
 		{"53300", `put in queue "q"`, driver.ErrUnavailable, "too few resources"},
+		{"28P01", `claim in queue "q"`, driver.ErrUnavailable, "rejects the user or the password"},
 		{"57P01", `put in queue "q"`, driver.ErrUnavailable, ""},
 		{"42P01", `put in queue "q"`, driver.ErrVersion, "call pgstore.Migrate"},
 		{"42501", `put in queue "q"`, nil, "USAGE of the schema"},

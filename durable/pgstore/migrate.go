@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,14 +25,10 @@ const schemaVersion = 1
 // does nothing if the schema has this version, and returns [driver.ErrVersion] if it has a newer
 // one. It is one transaction, so a failed Migrate changes nothing.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Options) error {
-	var o Options
 	if len(options) > 1 {
 		return fmt.Errorf("pgstore: migrate: %w number of Options %d; it must be 0 or 1", driver.ErrInvalid, len(options))
 	}
-	if len(options) == 1 {
-		o = options[0]
-	}
-	s, err := New(pool, o)
+	s, err := New(pool, slices.Concat(options, []Options{{}})[0])
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
@@ -154,7 +155,7 @@ var errGone = errors.New("the queue was deleted")
 
 // call makes a call to the tables of the queue. If the queue was deleted and created again, it
 // makes the call to the new one. A call that takes longer than RetryFor, at least 1 and at most 30
-// seconds, returns [driver.ErrUnavailable].
+// seconds, returns [driver.ErrUnavailable]. call resets the pool if the server is a standby.
 func (b *backend) call(ctx context.Context, what string, do func(ctx context.Context, id *queueID) error) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
@@ -164,6 +165,10 @@ func (b *backend) call(ctx context.Context, what string, do func(ctx context.Con
 	err := do(limited, b.ids.Load())
 	if errors.Is(err, errGone) {
 		err = b.callAgain(limited, do)
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) && (server.Code == "25006" || server.Code == "0A000") {
+		b.store.pool.Reset() // new connections may lead to the primary
 	}
 	return failure(ctx, fmt.Sprintf("%s in queue %q", what, b.config.Queue), err)
 }
@@ -251,6 +256,7 @@ func (s *Store) checkSettings(ctx context.Context) error {
 	case version < minVersion:
 		return fmt.Errorf("%w: the server is PostgreSQL %d.%d; it must be %d or later", driver.ErrVersion, version/10000, version%10000, minVersion/10000)
 	case standby:
+		s.pool.Reset() // new connections may lead to the primary
 		return fmt.Errorf("%w: the server is a standby, which accepts no changes: connect to the primary (target_session_attrs=read-write)",
 			driver.ErrUnavailable)
 	case s.options.AllowLossOnCrash:

@@ -1,11 +1,16 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,6 +172,61 @@ func TestRights(t *testing.T) {
 	require.NoError(t, durable.DeleteQueue(t.Context(), store, "q", true))
 }
 
+// TestRejectedUser enqueues while the server rejects the user, as it does while a password changes.
+func TestRejectedUser(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).Database(t)
+	owner, pool := newPool(t, url, ""), newUser(t, url, "rejected")
+	exec(t, owner, "rejected", `GRANT CREATE ON DATABASE `+owner.Config().ConnConfig.Database+` TO {schema}`)
+	require.NoError(t, pgstore.Migrate(t.Context(), pool))
+	reports := make(chan error, 100)
+	q, err := durable.Open(t.Context(), newStore(t, pool, pgstore.Options{}), durable.Options{
+		Queue: "q", Logger: slog.New(slog.DiscardHandler), OnError: func(err error) { reports <- err },
+	})
+	require.NoError(t, err)
+	defer q.Close()
+	exec(t, owner, "rejected", `ALTER USER {schema} NOLOGIN`)
+	pool.Reset()
+	enqueued := make(chan error)
+	go func() {
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m"})
+		enqueued <- err
+	}()
+	err = <-reports
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorContains(t, err, "rejects the user or the password")
+	exec(t, owner, "rejected", `ALTER USER {schema} LOGIN`)
+	require.NoError(t, <-enqueued)
+
+	config := pool.Config()
+	config.ConnConfig.Database = "missing"
+	missing, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer missing.Close()
+	_, err = newStore(t, missing, pgstore.Options{}).Open(t.Context(), driver.Config{Queue: "q"})
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorContains(t, err, "the database does not exist")
+}
+
+// TestClosedPool closes the pool of a store that is in use.
+func TestClosedPool(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, pgtest.Shared(t).Database(t), "")
+	require.NoError(t, pgstore.Migrate(t.Context(), pool))
+	q, err := durable.Open(t.Context(), newStore(t, pool, pgstore.Options{}), durable.Options{Queue: "q", Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer q.Close()
+	consumed := make(chan error)
+	go func() {
+		consumed <- q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+	}()
+	pool.Close()
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "m"})
+	require.ErrorIs(t, err, durable.ErrClosed)
+	require.ErrorContains(t, err, "the pool is closed")
+	require.ErrorIs(t, <-consumed, durable.ErrClosed)
+}
+
 // TestUnsafeServer opens queues on servers that may lose messages, and on a standby.
 func TestUnsafeServer(t *testing.T) {
 	t.Parallel()
@@ -202,6 +262,52 @@ func TestUnsafeServer(t *testing.T) {
 	err = pgstore.Migrate(t.Context(), newPool(t, standby.URL(), ""), pgstore.Options{Schema: "other"})
 	require.Error(t, err)
 	require.False(t, errors.Is(err, durable.ErrInvalid))
+	testConnectionsToStandby(t, server, standby)
 	standby.Promote()
 	require.NoError(t, open(standby.URL()))
+}
+
+// testConnectionsToStandby makes calls with a pool that has connections to a standby, when new ones
+// would lead to the primary.
+func testConnectionsToStandby(t *testing.T, primary, standby *pgtest.Server) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(primary.URL())
+	require.NoError(t, err)
+	other, err := pgxpool.ParseConfig(standby.URL())
+	require.NoError(t, err)
+	var away atomic.Bool
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if away.Load() {
+			c.Port = other.ConnConfig.Port
+		}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	store := newStore(t, pool, pgstore.Options{})
+	b, err := store.Open(t.Context(), driver.Config{Queue: "q"})
+	require.NoError(t, err)
+	for what, call := range map[string]func() error{
+		"put": func() error {
+			_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}})
+			return err
+		},
+		"claim": func() error {
+			_, err := b.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Second})
+			return err
+		},
+		"open": func() error {
+			_, err := store.Open(t.Context(), driver.Config{Queue: "q"})
+			return err
+		},
+	} {
+		away.Store(true)
+		pool.Reset()
+		err := call()
+		require.ErrorIs(t, err, durable.ErrUnavailable, what)
+		require.ErrorContains(t, err, "connect to the primary")
+		away.Store(false)
+		require.NoError(t, call(), what)
+	}
 }

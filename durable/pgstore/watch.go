@@ -239,7 +239,10 @@ func (h *hub) session(ctx context.Context, ready func()) error {
 		case err != nil:
 			return err
 		case n == nil:
-			if err := ping(ctx, conn); err != nil {
+			limited, cancel := context.WithTimeout(ctx, pingAfter)
+			err := conn.Ping(limited)
+			cancel()
+			if err != nil {
 				return err
 			}
 		case n.Payload == hello:
@@ -263,12 +266,6 @@ func receive(ctx context.Context, conn *pgx.Conn, wait time.Duration) (*pgconn.N
 		return nil, nil //nolint:nilnil // a timeout
 	}
 	return n, err
-}
-
-func ping(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, pingAfter)
-	defer cancel()
-	return conn.Ping(ctx)
 }
 
 // pass passes a hint to the watchers of its queue.
