@@ -3,9 +3,10 @@ package main
 import (
 	"bytes"
 	"io"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/pgtest"
 )
 
 func TestRunRejectsInvalidArguments(t *testing.T) {
@@ -24,7 +25,7 @@ func TestRunRejectsInvalidArguments(t *testing.T) {
 
 func TestRunMeasuresPostgresAndRiver(t *testing.T) {
 	t.Parallel()
-	requirePostgres(t)
+	pgtest.Require(t)
 	var table bytes.Buffer
 	if err := run(t.Context(), []string{"bench", "-messages=1000", "-seconds=1", "-pending=1000"}, &table, io.Discard); err != nil {
 		t.Fatal(err)
@@ -35,19 +36,6 @@ func TestRunMeasuresPostgresAndRiver(t *testing.T) {
 	}
 	if n := strings.Count(out, "\nRiver on PostgreSQL: "); n != 6 {
 		t.Errorf("%d figures of River, want 6", n)
-	}
-}
-
-// requirePostgres skips the test if PostgreSQL is not installed, or fails it if that is required.
-func requirePostgres(t *testing.T) {
-	t.Helper()
-	err := runProgram(t.Context(), "initdb", "--version")
-	switch {
-	case err == nil:
-	case os.Getenv("TIMINGWHEEL_REQUIRE_POSTGRES") == "1":
-		t.Fatalf("%v, and TIMINGWHEEL_REQUIRE_POSTGRES=1 requires it", err)
-	default:
-		t.Skip(err)
 	}
 }
 

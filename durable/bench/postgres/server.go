@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/pgtest"
 )
 
 // startServer starts a private server, to which only a socket leads, and returns its URL.
@@ -18,15 +18,13 @@ func startServer(ctx context.Context) (url string, stop func(), err error) {
 	}
 	data := filepath.Join(dir, "data")
 	stop = func() {
-		_ = runProgram(context.WithoutCancel(ctx), "pg_ctl", "stop", "-D", data, "-m", "immediate") // an error if it does not run
+		_ = runProgram(context.WithoutCancel(ctx), dir, "pg_ctl", "stop", "-D", data, "-m", "immediate") // an error if it does not run
 		_ = os.RemoveAll(dir)
 	}
-	if err = giveToPostgres(dir); err == nil {
-		err = runProgram(ctx, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	}
+	err = runProgram(ctx, dir, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if err == nil {
 		options := fmt.Sprintf("-k %s -c listen_addresses='' -c shared_buffers=256MB", dir)
-		err = runProgram(ctx, "pg_ctl", "start", "-D", data, "-w", "-l", filepath.Join(dir, "log"), "-o", options)
+		err = runProgram(ctx, dir, "pg_ctl", "start", "-D", data, "-w", "-l", filepath.Join(dir, "log"), "-o", options)
 	}
 	if err != nil {
 		stop()
@@ -35,32 +33,20 @@ func startServer(ctx context.Context) (url string, stop func(), err error) {
 	return "postgres://postgres@/postgres?host=" + dir, stop, nil
 }
 
-// giveToPostgres makes the account postgres own a folder if this process is root's, as which
-// PostgreSQL refuses to run.
-func giveToPostgres(dir string) error {
-	if os.Getuid() != 0 {
-		return nil
-	}
-	account, err := user.Lookup("postgres")
+// runProgram runs one of PostgreSQL's programs in a folder, which it may change. The programs are
+// those that tests use: see pgtest.EnvPrograms.
+func runProgram(ctx context.Context, dir, name string, args ...string) error {
+	programs, err := pgtest.Programs()
 	if err != nil {
 		return err
 	}
-	uid, _ := strconv.Atoi(account.Uid) // digits on systems with a root
-	return os.Chown(dir, uid, -1)
-}
-
-// runProgram runs one of PostgreSQL's programs. Debian has them outside PATH.
-func runProgram(ctx context.Context, name string, args ...string) error {
-	if _, err := exec.LookPath(name); err != nil {
-		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 {
-			name = found[len(found)-1]
-		}
-	}
-	if os.Getuid() == 0 {
-		name, args = "runuser", append([]string{"-u", "postgres", "--", name}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, name), args...)
+	cmd.Dir = dir
+	if cmd.SysProcAttr, err = pgtest.HandOver(dir); err != nil {
+		return err
 	}
 	// initdb and pg_ctl write to standard error why they failed.
-	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}
 	return nil

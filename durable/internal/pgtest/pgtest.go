@@ -36,7 +36,7 @@ const EnvPrograms = "TIMINGWHEEL_POSTGRES"
 // Require skips or fails the test if PostgreSQL is not installed: see [EnvRequire].
 func Require(t testing.TB) {
 	t.Helper()
-	_, err := programs()
+	_, err := Programs()
 	switch {
 	case err == nil && proctest.CanSignal:
 	case err == nil:
@@ -48,8 +48,8 @@ func Require(t testing.TB) {
 	}
 }
 
-// programs returns the folder of PostgreSQL's programs.
-func programs() (string, error) {
+// Programs returns the folder of the programs of PostgreSQL.
+func Programs() (string, error) {
 	initdb := filepath.Join(os.Getenv(EnvPrograms), "initdb")
 	path, err := exec.LookPath(initdb)
 	if err != nil && initdb == "initdb" {
@@ -85,7 +85,7 @@ const template = "template"
 var openHome = sync.OnceValues(func() (*home, error) {
 	h := &home{}
 	var err error
-	if h.programs, err = programs(); err != nil {
+	if h.programs, err = Programs(); err != nil {
 		return nil, err
 	}
 	if h.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
