@@ -42,8 +42,11 @@ WHERE part = $1::int AND state IN (2, 3) AND token BETWEEN $2::bigint AND $3::bi
 
 	noteClaimText = newStatement(`UPDATE {schema}.claims SET token = $2::bigint, next = $3::bigint, consumers = $4::text WHERE part = $1::int`)
 
+	// The number of rows is limited, because there may be millions after a time without consumers.
 	foldText = newStatement(`
-WITH gone AS (DELETE FROM {schema}.counts WHERE part = $1::int RETURNING *),
+WITH gone AS (
+	DELETE FROM {schema}.counts
+	WHERE ctid = ANY(ARRAY(SELECT ctid FROM {schema}.counts WHERE part = $1::int LIMIT 100000 FOR UPDATE SKIP LOCKED)) RETURNING *),
 total AS (SELECT ` + columnsText("coalesce(sum({c}), 0)::bigint AS {c}") + ` FROM gone)
 UPDATE {schema}.claims c SET ` + columnsText("{c} = c.{c} + t.{c}") + ` FROM total t WHERE c.part = $1::int`)
 )

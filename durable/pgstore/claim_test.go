@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/pgtest"
 	"github.com/timingwheel-go/timingwheel/durable/pgstore"
@@ -60,4 +62,26 @@ CREATE FUNCTION {schema}.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLA
 		_, err = b.Apply(t.Context(), driver.Batch{Op: driver.OpAck, Changes: []driver.Change{{ID: id, Token: claimed.Records[0].Token}}})
 		require.NoError(t, err)
 	}
+}
+
+// TestCountsWithoutConsumers enqueues messages that no consumer claims. The rows with the changes
+// of the counts do not add up.
+func TestCountsWithoutConsumers(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	q, err := durable.Open(t.Context(), d.store, durable.Options{Queue: "idle", Partitions: 1})
+	require.NoError(t, err)
+	defer q.Close()
+	const n = 300
+	for range n {
+		_, err := q.Enqueue(t.Context(), durable.Message{Delay: time.Hour})
+		require.NoError(t, err)
+	}
+	var rows int
+	require.NoError(t, d.pool.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*) FROM %q.counts`, d.schema)).Scan(&rows))
+	assert.Less(t, rows, 256)
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, n, stats.Scheduled)
+	assert.EqualValues(t, n, stats.Enqueued)
 }

@@ -215,14 +215,18 @@ func (p *pipeline) noteCall(part int32, c *driver.Call, statuses []driver.Status
 
 // after follows a call: it sends a hint for the first message that the call has scheduled, if it is
 // due before those that the last claim has left. After the first call by a caller, it forgets the
-// calls that can no longer take effect, so that callers that have ended do not add up. If that
-// fails, a later call does it.
+// calls that can no longer take effect, so that callers that have ended do not add up. After some
+// calls it sums up the counts, as claims do if there are consumers. If one of these fails, a later
+// call does it.
 func (b *backend) after(ctx context.Context, part int32, c *driver.Call, state *callState, earliest driver.Instant) {
 	if state.isBefore(earliest) {
 		b.store.hub.send(hint{part: part, due: earliest})
 	}
 	if c.Caller != "" && state.seq == 0 {
 		_, _ = b.store.pool.Exec(ctx, b.store.texts[forgetCallsText], part)
+	}
+	if c.Caller != "" && c.Seq%256 == 0 {
+		_, _ = b.store.pool.Exec(ctx, b.store.texts[foldText], part)
 	}
 }
 

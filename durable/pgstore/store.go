@@ -233,8 +233,7 @@ var (
 var settingsOfTransaction = newStatement(`
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true), set_config('plan_cache_mode', 'force_generic_plan', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-	set_config('jit', 'off', true),
-	CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
+	set_config('jit', 'off', true), CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
 
 // run runs a transaction, and runs it again if it conflicts with another one. A single stage has
 // one statement, which is a transaction of its own. fast means that the caller does not depend on
