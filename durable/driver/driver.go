@@ -432,20 +432,20 @@ type Batch struct {
 
 // Change is the transition of one message.
 type Change struct {
-	ID     string
-	Token  uint64        // of the claim; not used by transitions with a Call
-	Delay  time.Duration // Retry, Reschedule, Replay: until due; Extend: the new lease
-	Begun  time.Duration // Extend: replaces Delay if the message has begun; 0: Delay
-	At     Instant       // Reschedule, Repeat and Retry: due time; 0: Delay applies
-	Repeat string        // Repeat: the new series, at most 255 bytes; empty: none
-	Reason string        // Retry and Bury
+	ID        string
+	Token     uint64        // of the claim; not used by transitions with a Call
+	Delay     time.Duration // Retry, Reschedule, Replay: until due; Extend: the new lease
+	Begun     time.Duration // Extend: replaces Delay if the message has begun; 0: Delay
+	At        Instant       // Reschedule, Repeat and Retry: due time; 0: Delay applies
+	Repeat    string        // Repeat: the new series, at most 255 bytes; empty: none
+	Reason    string        // Retry and Bury
+	Interrupt bool          // Cancel: mark a firing message, and send a Hint with its ID
 
 	// Retry counts one more attempt and sets Postponed to 0. With Uncounted it only counts one more
 	// postponement, and Counters do not change. With Again the message was handled: it counts as
 	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of them is set.
 	// With Again and a Reason, the last attempt of a run has failed: it counts as retried instead.
 	Uncounted, Again bool
-	Interrupt        bool // Cancel: mark a firing message, and send a Hint with its ID
 
 	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0

@@ -168,7 +168,11 @@ func (c *claim) write(p *pipeline) error {
 		c.remember(c.known.First, c.known.Last)
 	}
 	c.answer()
-	c.writeRows(p)
+	c.l.order = append(c.l.order, c.again...)
+	c.l.write(p, c.bodies)
+	if len(c.again) > 0 {
+		p.row(leaseText, []any{c.l.part}, &c.claimed.Lease)
+	}
 	if c.l.next = c.claimed.Next; c.l.lastClaim != last || c.missed || c.request.Repeat {
 		consumers, _ := json.Marshal(c.grants) // cannot fail
 		p.exec(noteClaimText, c.l.part, c.l.token, int64(c.l.next), string(consumers))
@@ -253,16 +257,6 @@ func (c *claim) answer() {
 		if c.claimed.Lease == 0 || r.msg.LeaseEnd < c.claimed.Lease {
 			c.claimed.Lease = r.msg.LeaseEnd
 		}
-	}
-}
-
-// writeRows adds the statements that store the changes of the rows, and read the bodies of the
-// messages that were taken.
-func (c *claim) writeRows(p *pipeline) {
-	c.l.order = append(c.l.order, c.again...)
-	c.l.write(p, c.bodies)
-	if len(c.again) > 0 {
-		p.row(leaseText, []any{c.l.part}, &c.claimed.Lease)
 	}
 }
 

@@ -32,13 +32,13 @@ WITH total AS (
 		SELECT dead, dead_body_bytes FROM {schema}.claims WHERE part = $1::int
 		UNION ALL SELECT dead, dead_body_bytes FROM {schema}.counts WHERE part = $1::int) c),
 oldest AS (
-	SELECT id, at, octet_length(body)::bigint AS size FROM {schema}.messages WHERE part = $1::int AND state = 4
+	SELECT part, id, at, octet_length(body)::bigint AS size FROM {schema}.messages WHERE part = $1::int AND state = 4
 	ORDER BY at, id LIMIT 256 FOR UPDATE),
 ranked AS (
-	SELECT id, at, size, row_number() OVER w AS n, sum(size) OVER w - size AS before FROM oldest WINDOW w AS (ORDER BY at, id)),
+	SELECT part, id, at, size, row_number() OVER w AS n, sum(size) OVER w - size AS before FROM oldest WINDOW w AS (ORDER BY at, id)),
 gone AS (
 	DELETE FROM {schema}.messages m USING ranked r, total t
-	WHERE m.part = $1::int AND m.id = r.id
+	WHERE m.part = r.part AND m.id = r.id
 		AND (r.n <= t.dead - $2::bigint OR r.at <= $3::bigint OR t.bytes - r.before > $4::bigint AND r.n < t.dead)
 	RETURNING r.size)
 INSERT INTO {schema}.counts (part, dead, dead_body_bytes, trimmed)

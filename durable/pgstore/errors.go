@@ -16,13 +16,18 @@ import (
 // isConflict reports whether a transaction may succeed if it is run again.
 func isConflict(err error) bool {
 	var server *pgconn.PgError
-	return errors.As(err, &server) &&
-		(server.Code == "40001" || server.Code == "40P01" || // a serialization failure, a deadlock
-			server.Code == "23505" && server.TableName == "messages" || server.Code == "22012") // stored meanwhile, see putText
+	return isStored(err) || errors.As(err, &server) &&
+		(server.Code == "40001" || server.Code == "40P01" || server.Code == "22012") // a serialization failure, a deadlock, see putText
 }
 
-// kinds has the errors of package driver for the codes of the server, the longest prefix first, and
-// what to do.
+// isStored reports whether another transaction has stored a message after it was not found.
+func isStored(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "23505" && server.TableName == "messages"
+}
+
+// kinds has the errors of package driver for the codes of the server, a code before its prefix, and
+// what the user can do.
 var kinds = []struct {
 	code   string
 	kind   error

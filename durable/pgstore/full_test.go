@@ -45,7 +45,7 @@ func databaseOn(t *testing.T, disk string) *pgxpool.Pool {
 	require.NoError(t, os.Mkdir(data, 0o700))
 	_, err := pgtest.HandOver(data)
 	require.NoError(t, err)
-	admin := newPool(t, pgtest.Shared(t).URL(), "")
+	admin := newPool(t, pgtest.Start(t, pgtest.Options{}).URL(), "")
 	exec(t, admin, name, `CREATE TABLESPACE {schema} LOCATION '`+data+`'`)
 	t.Cleanup(func() { exec(t, admin, name, `DROP TABLESPACE {schema}`) })
 	exec(t, admin, name, `CREATE DATABASE {schema} TABLESPACE {schema}`)

@@ -38,10 +38,7 @@ func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.
 	info, _ := json.Marshal(member) // cannot fail
 	err = b.call(ctx, "heartbeat", func(ctx context.Context, id *queueID) error {
 		ms, found := int64(driver.Instant(0).Add(ttl)), new(bool)
-		lock := func(p *pipeline) error {
-			found = p.row(lockQueueText, []any{id.queue}, new(int32))
-			return nil
-		}
+		lock := reading(func(p *pipeline) { found = p.row(lockQueueText, []any{id.queue}, new(int32)) })
 		return b.store.run(ctx, true, lock, func(p *pipeline) error {
 			if !*found {
 				return errGone

@@ -101,7 +101,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (statuses []driver.St
 		part := id.parts[put.Partition]
 		if put.Replace {
 			r := replacement{l: loaded{part: part}, put: &put}
-			err := b.store.run(ctx, false, r.read, r.write)
+			err := b.store.run(ctx, false, reading(r.read), r.write)
 			if err == nil {
 				b.after(ctx, part, &put.Call, &r.l.callState, r.earliest)
 			}
@@ -111,10 +111,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (statuses []driver.St
 		var r putResult
 		var found *bool
 		args := putArgs(part, &put.Call, put.Items)
-		err := b.store.run(ctx, false, func(p *pipeline) error {
-			found = p.row(putText, args, r.dest()...)
-			return nil
-		})
+		err := b.store.run(ctx, false, reading(func(p *pipeline) { found = p.row(putText, args, r.dest()...) }))
 		switch {
 		case err != nil:
 			return err
@@ -215,9 +212,9 @@ func (p *pipeline) noteCall(part int32, c *driver.Call, statuses []driver.Status
 
 // after follows a call: it sends a hint for the first message that the call has scheduled, if it is
 // due before those that the last claim has left. After the first call by a caller, it forgets the
-// calls that can no longer take effect, so that callers that have ended do not add up. After some
-// calls it sums up the counts, as claims do if there are consumers. If one of these fails, a later
-// call does it.
+// calls that can no longer take effect, so that callers that have ended do not add up. After this
+// and some other calls it sums up the counts, as claims do if there are consumers. If one of these
+// fails, a later call does it.
 func (b *backend) after(ctx context.Context, part int32, c *driver.Call, state *callState, earliest driver.Instant) {
 	if state.isBefore(earliest) {
 		b.store.hub.send(hint{part: part, due: earliest})
@@ -225,7 +222,7 @@ func (b *backend) after(ctx context.Context, part int32, c *driver.Call, state *
 	if c.Caller != "" && state.seq == 0 {
 		_, _ = b.store.pool.Exec(ctx, b.store.texts[forgetCallsText], part)
 	}
-	if c.Caller != "" && c.Seq%256 == 0 {
+	if c.Caller != "" && (state.seq == 0 || c.Seq%256 == 0) {
 		_, _ = b.store.pool.Exec(ctx, b.store.texts[foldText], part)
 	}
 }
@@ -248,9 +245,8 @@ type replacement struct {
 	earliest driver.Instant // due time of the first message that was stored
 }
 
-func (r *replacement) read(p *pipeline) error {
+func (r *replacement) read(p *pipeline) {
 	r.l.read(p, &r.put.Call, loadText, itemIDs(r.put.Items))
-	return nil
 }
 
 func (r *replacement) write(p *pipeline) (err error) {

@@ -60,6 +60,34 @@ func TestReplacedMessageIsFound(t *testing.T) {
 	}
 }
 
+// TestReplaceInTransaction replaces a message in a transaction that another one has enqueued, and
+// which commits meanwhile.
+func TestReplaceInTransaction(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	first, err := d.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = pgstore.EnqueueTx(t.Context(), first, d.q, durable.Message{ID: "m", Body: []byte("first"), Delay: time.Hour})
+	require.NoError(t, err)
+	failed := make(chan error)
+	go func() {
+		failed <- pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error {
+			m := durable.Message{ID: "m", Body: []byte("second"), Delay: time.Hour, Replace: true}
+			_, err := pgstore.EnqueueTx(t.Context(), tx, d.q, m)
+			return err
+		})
+	}()
+	d.awaitLock()
+	require.NoError(t, first.Commit(t.Context()))
+	require.NoError(t, <-failed)
+	m, err := d.q.Get(t.Context(), "m")
+	require.NoError(t, err)
+	require.Equal(t, "second", string(m.Body))
+	s, err := d.q.Stats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, s.Scheduled)
+}
+
 // TestStoppedProcessReleasesItsLocks stops between the two round trips of a claim. The next claim
 // of the partition goes on after the timeout of the server.
 func TestStoppedProcessReleasesItsLocks(t *testing.T) {

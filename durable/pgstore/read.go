@@ -49,10 +49,8 @@ WHERE before < $5::bigint ORDER BY at, id`)
 
 // query runs a statement that changes nothing. It returns errGone if the partition does not exist.
 func (b *backend) query(ctx context.Context, part int32, s statement, args []any, scan func(scanner) error) error {
-	var found *bool
-	var id int32
 	var p pipeline
-	found = p.row(existsText, []any{part}, &id)
+	found := p.row(existsText, []any{part}, new(int32))
 	p.rows(s, args, scan)
 	err := b.store.pool.SendBatch(ctx, b.store.batch(p)).Close()
 	if err == nil && !*found {
@@ -150,10 +148,7 @@ var pauseText = newStatement(`UPDATE {schema}.partitions SET paused = $2::boolea
 func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	return b.call(ctx, "pause", func(ctx context.Context, queue *queueID) error {
 		l := &loaded{part: queue.parts[pause.Partition]}
-		read := func(p *pipeline) error {
-			l.readState(p, &pause.Call)
-			return nil
-		}
+		read := reading(func(p *pipeline) { l.readState(p, &pause.Call) })
 		err := b.store.run(ctx, false, read, func(p *pipeline) error {
 			if statuses, err := l.check(&pause.Call); statuses != nil || err != nil {
 				return err

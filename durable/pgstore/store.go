@@ -3,18 +3,19 @@
 // creates the tables once with [Migrate], and passes its pool to [New] and the [Store] to
 // durable.Open.
 //
-// Each transition of up to 256 messages is one transaction, of one or two round trips. Begins and
-// acknowledgements that arrive while one is under way share the next transaction. Only the server's
-// clock decides whether a message is due. Rows are locked, so transactions of the program
-// that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for the
-// same message wait for them. Claims, begins and renewals of leases skip locked messages.
+// A transition of up to 256 messages is one transaction, of one or two round trips. Begins and
+// acknowledgements of all queues that arrive while one is in progress share the next transaction.
+// Only the server's clock decides whether a message is due. Rows are locked, so transactions of the
+// program that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for
+// the same message wait for them. Claims, begins and renewals of leases skip locked messages.
 //
 // # Tables
 //
 // All tables are in one schema: see [Options]. A queue has one row in queues and, for each of its
 // partitions, one in partitions and one in claims. A message is a row of messages. The table counts
 // has the changes of the counts since the last claims, calls has what each caller has called last,
-// and members the consumers.
+// and members the consumers. Rows of messages with part 0 are none: with them the planner does not
+// take the table for small.
 //
 // # Rights
 //
@@ -50,8 +51,8 @@ type Store struct {
 	texts   []string // of the statements
 	single  []string // of the same statements, for one message: see scalar
 	hub     *hub
-	begins  together
-	acks    together
+	begins  combiner
+	acks    combiner
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -80,24 +81,17 @@ type Options struct {
 
 var validSchema = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-func (o Options) withDefaults() (Options, error) {
-	o.Schema = cmp.Or(o.Schema, "timingwheel")
-	if !validSchema.MatchString(o.Schema) {
-		return o, fmt.Errorf("pgstore: %w Options.Schema %.80q; it must be 1 to 63 letters, digits and '_', and not begin with a digit",
-			driver.ErrInvalid, o.Schema)
-	}
-	return o, nil
-}
-
 // New returns a store that uses a pool. The caller still owns the pool, and closes it after the
 // store. New does no I/O. It returns [driver.ErrInvalid] for invalid options and for a nil pool.
 //
 // The store uses one connection of the pool for each call in progress. While a queue is consumed,
 // it has one more, beyond the limit of the pool, which listens for hints.
 func New(pool *pgxpool.Pool, options Options) (*Store, error) {
-	o, err := options.withDefaults()
-	if err != nil {
-		return nil, err
+	o := options
+	o.Schema = cmp.Or(o.Schema, "timingwheel")
+	if !validSchema.MatchString(o.Schema) {
+		return nil, fmt.Errorf("pgstore: %w Options.Schema %.80q; it must be 1 to 63 letters, digits and '_', and not begin with a digit",
+			driver.ErrInvalid, o.Schema)
 	}
 	if pool == nil {
 		return nil, fmt.Errorf("pgstore: %w pool: it is nil", driver.ErrInvalid)
@@ -110,8 +104,8 @@ func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	s.lister = queues{s}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hub = newHub(s)
-	s.begins = together{s: s, text: beginText, more: []any{validText(contract.Process())}, fast: true}
-	s.acks = together{s: s, text: ackText}
+	s.begins = combiner{s: s, text: beginText, more: []any{validText(contract.Process())}, fast: true}
+	s.acks = combiner{s: s, text: ackText}
 	return s, nil
 }
 
@@ -217,6 +211,14 @@ func (s *Store) batch(p pipeline) *pgx.Batch {
 // stages before. It may run several times. With an error, nothing is changed.
 type stage func(*pipeline) error
 
+// reading returns a stage that cannot fail.
+func reading(add func(*pipeline)) stage {
+	return func(p *pipeline) error {
+		add(p)
+		return nil
+	}
+}
+
 // maxTries is how often a transaction is tried that conflicts with others.
 const maxTries = 10
 
@@ -226,18 +228,17 @@ var (
 )
 
 // The server ends the session of a process that stops between two round trips, because the locks of
-// the transaction would keep other processes waiting. It would otherwise make a plan for most
-// executions, which takes longer than to execute it. A plan that is used again must find messages
-// by their keys, even if the table was empty when it was made. Without jit = off, the server would
-// compile plans that cannot avoid what is off.
+// the transaction would keep other processes waiting. Planning would take longer than execution, so
+// plans are used again, also when a table has grown. A plan that must scan although enable_seqscan
+// is off has a large estimated cost, for which the server would compile it: jit = off prevents
+// that.
 var settingsOfTransaction = newStatement(`
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-	set_config('jit', 'off', true), CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
+	set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
 
-// run runs a transaction, and runs it again if it conflicts with another one. A single stage has
-// one statement, which is a transaction of its own. fast means that the caller does not depend on
-// the changes after a crash of the server, so that the commit need not wait for the disk.
+// run runs the stages in one transaction, each in one round trip, and repeats the transaction if it
+// conflicts with another one. fast means that the caller does not depend on the changes after a
+// crash of the server, so that the commit need not wait for the disk.
 func (s *Store) run(ctx context.Context, fast bool, stages ...stage) error {
 	for try := 1; ; try++ {
 		err := s.tryRun(ctx, fast, stages)
@@ -258,17 +259,14 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 		return err
 	}
 	defer conn.Release() // closes a connection that is in a transaction
-	last := len(stages) - 1
 	for i, add := range stages {
 		var p pipeline
-		if i == 0 && last > 0 {
-			p.exec(startText)
-		}
 		if i == 0 {
+			p.exec(startText)
 			p.exec(settingsOfTransaction, fast)
 		}
 		err := add(&p)
-		if i == last && last > 0 {
+		if i == len(stages)-1 {
 			p.exec(commitText)
 		}
 		if err == nil && len(p) > 0 {

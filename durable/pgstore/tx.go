@@ -151,21 +151,35 @@ func applyTx(ctx context.Context, tx Tx, store driver.Backend, batch *driver.Bat
 	return a.outcomes[0].Status, r != nil && (r.changed || r.removed), nil
 }
 
+// A put that replaces a message can be repeated in a caller's transaction, if another one has
+// stored the message after it was read.
+var (
+	savepointText = newStatement("SAVEPOINT timingwheel")
+	rollbackText  = newStatement("ROLLBACK TO SAVEPOINT timingwheel")
+	releaseText   = newStatement("RELEASE SAVEPOINT timingwheel")
+)
+
 // putTx stores a message in a caller's transaction.
 func (b *backend) putTx(ctx context.Context, tx Tx, part int32, put *driver.Put) (statuses []driver.Status, err error) {
 	if put.Replace {
 		r := replacement{l: loaded{part: part}, put: put}
-		err = b.store.runTx(ctx, tx, r.read, r.write,
-			func(p *pipeline) error { return b.notify(p, part, r.l.lastClaim, r.earliest) })
+		begin := savepointText
+		try := func() error {
+			return b.store.runTx(ctx, tx, reading(func(p *pipeline) { p.exec(begin); r.read(p) }), r.write, func(p *pipeline) error {
+				p.exec(releaseText)
+				return b.notify(p, part, r.l.lastClaim, r.earliest)
+			})
+		}
+		if err = try(); isStored(err) {
+			begin = rollbackText
+			err = try()
+		}
 		return r.statuses, err
 	}
 	var r putResult
 	var found *bool
 	err = b.store.runTx(ctx, tx,
-		func(p *pipeline) error {
-			found = p.row(putText, putArgs(part, &put.Call, put.Items), r.dest()...)
-			return nil
-		},
+		reading(func(p *pipeline) { found = p.row(putText, putArgs(part, &put.Call, put.Items), r.dest()...) }),
 		func(p *pipeline) error {
 			if !*found {
 				return errGone

@@ -173,7 +173,7 @@ func (h *hub) leave(out chan driver.Hint) {
 	}
 }
 
-// drop is leave with mu held, and goes on listening.
+// drop removes a watcher and closes its channel. The caller holds mu.
 func (h *hub) drop(out chan driver.Hint) {
 	if _, ok := h.watchers[out]; ok {
 		delete(h.watchers, out)

@@ -47,9 +47,14 @@ CREATE TABLE {schema}.messages (
 	PRIMARY KEY (part, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
 	autovacuum_analyze_scale_factor = 0.1);
+-- Plans are used again when the table has grown. With these rows, which are no messages, the planner
+-- never takes the table for small, for which it would scan all ids instead of searching for some.
+INSERT INTO {schema}.messages (part, id, state, at, enqueued, due, max_attempts, body)
+SELECT 0, i::text, 5, 0, 0, 0, 0, '' FROM generate_series(1, 10000) i;
 CREATE INDEX messages_scheduled ON {schema}.messages (part, at, id) WHERE state = 1;
 CREATE INDEX messages_leased ON {schema}.messages (part, at, id) WHERE state IN (2, 3);
 CREATE INDEX messages_dead ON {schema}.messages (part, at, id) WHERE state = 4;
+ANALYZE {schema}.messages;
 
 -- Each transaction that changes counts of a partition adds a row, so that no transaction waits for
 -- another one. Claims move the rows to the table claims.
