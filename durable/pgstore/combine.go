@@ -26,8 +26,8 @@ held AS MATERIALIZED (
 	FROM item i JOIN part p ON p.id = i.part JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id FOR UPDATE OF m SKIP LOCKED),`
 
 var (
-	// A message that is locked is early, as if it were due later.
-	beginText = newStatement(strings.Replace(heldText, "{lock}", "FOR SHARE OF p", 1) + `
+	// A message that is locked, or whose partition is, is early, as if it were due later.
+	beginText = newStatement(strings.Replace(heldText, "{lock}", "FOR SHARE OF p SKIP LOCKED", 1) + `
 begun AS (
 	UPDATE {schema}.messages m SET state = 3, process = $7::text,
 		at = CASE WHEN h.lease > 0 THEN least((h.us + h.lease + 999) / 1000, 4503599627370496) ELSE m.at END
@@ -38,8 +38,9 @@ SELECT n, us, 1, due, lease FROM begun
 UNION ALL
 SELECT n, us, CASE WHEN NOT holds THEN 5 WHEN paused THEN 7 ELSE 6 END, due, 0 FROM held WHERE n NOT IN (SELECT n FROM begun)
 UNION ALL
-SELECT i.n, p.us, CASE WHEN m.token = i.token AND m.state IN (2, 3) THEN 6 ELSE 5 END, p.us / 1000 + 25, 0
-FROM item i JOIN part p ON p.id = i.part LEFT JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id
+SELECT i.n, c.us, CASE WHEN m.token = i.token AND m.state IN (2, 3) THEN 6 ELSE 5 END, c.us / 1000 + 25, 0
+FROM (SELECT {us} AS us) c CROSS JOIN item i JOIN {schema}.partitions p ON p.id = i.part
+JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting LEFT JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id
 WHERE i.n NOT IN (SELECT n FROM held)`)
 
 	ackText = newStatement(strings.Replace(heldText, "{lock}", "", 1) + `

@@ -166,6 +166,36 @@ func TestRepeatedAck(t *testing.T) {
 	require.Equal(t, driver.StatusNotFound, <-status)
 }
 
+// TestLockedPartition begins messages while a transaction has locked the partition of one of them,
+// as Pause does. The message is early, and that of another queue does not wait.
+func TestLockedPartition(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, pgstore.Options{})
+	begin := map[string]func() driver.Status{}
+	for _, queue := range []string{"locked", "free"} {
+		b, err := d.store.Open(t.Context(), driver.Config{Queue: queue, Partitions: 1})
+		require.NoError(t, err)
+		_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}})
+		require.NoError(t, err)
+		claimed, err := b.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
+		require.NoError(t, err)
+		begin[queue] = func() driver.Status {
+			changes := []driver.Change{{ID: "m", Token: claimed.Records[0].Token}}
+			outcomes, err := b.Apply(t.Context(), driver.Batch{Op: driver.OpBegin, Visibility: time.Hour, Changes: changes})
+			require.NoError(t, err)
+			return outcomes[0].Status
+		}
+	}
+	tx, err := d.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), fmt.Sprintf(`SELECT FROM %[1]q.partitions WHERE queue = (SELECT id FROM %[1]q.queues WHERE name = 'locked') FOR UPDATE`, d.schema))
+	require.NoError(t, err)
+	require.Equal(t, driver.StatusEarly, begin["locked"]())
+	require.Equal(t, driver.StatusDone, begin["free"]())
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, driver.StatusDone, begin["locked"]())
+}
+
 // TestLateCallHasNoEffect waits for a transaction until the call is late.
 func TestLateCallHasNoEffect(t *testing.T) {
 	t.Parallel()
