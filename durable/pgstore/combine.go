@@ -18,8 +18,9 @@ const heldText = `
 WITH item AS MATERIALIZED (
 	SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[])
 		WITH ORDINALITY AS i(part, id, token, lead, lease, acked, n)),
+clock AS MATERIALIZED (SELECT {us} AS us),
 part AS MATERIALIZED (
-	SELECT p.id, p.paused, {us} AS us FROM {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
+	SELECT p.id, p.paused, c.us FROM clock c, {schema}.partitions p JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting
 	WHERE p.id = ANY($1::int[]) ORDER BY p.id {lock}),
 held AS MATERIALIZED (
 	SELECT i.*, p.us, p.paused, m.state, m.due, m.token = i.token AND m.state IN (2, 3) AS holds
@@ -39,7 +40,7 @@ UNION ALL
 SELECT n, us, CASE WHEN NOT holds THEN 5 WHEN paused THEN 7 ELSE 6 END, due, 0 FROM held WHERE n NOT IN (SELECT n FROM begun)
 UNION ALL
 SELECT i.n, c.us, CASE WHEN m.token = i.token AND m.state IN (2, 3) THEN 6 ELSE 5 END, c.us / 1000 + 25, 0
-FROM (SELECT {us} AS us) c CROSS JOIN item i JOIN {schema}.partitions p ON p.id = i.part
+FROM clock c CROSS JOIN item i JOIN {schema}.partitions p ON p.id = i.part
 JOIN {schema}.queues q ON q.id = p.queue AND NOT q.deleting LEFT JOIN {schema}.messages m ON m.part = i.part AND m.id = i.id
 WHERE i.n NOT IN (SELECT n FROM held)`)
 
