@@ -38,7 +38,7 @@ var kinds = []struct {
 	{"3F000", driver.ErrVersion, "there is no such schema: call pgstore.Migrate, or run delayq migrate"},
 	{"42P01", driver.ErrVersion, "a table is missing: call pgstore.Migrate, or run delayq migrate"},
 	{"42703", driver.ErrVersion, "a column is missing: call pgstore.Migrate, or run delayq migrate"},
-	{"42501", nil, "the user needs USAGE of the schema, and SELECT, INSERT, UPDATE and DELETE of its tables"},
+	{"42501", nil, "the user needs USAGE of the schema, and SELECT, INSERT, UPDATE and DELETE of its tables; Migrate needs CREATE"},
 	{"25006", driver.ErrUnavailable, "the server is read-only, a standby perhaps: connect to the primary (target_session_attrs=read-write)"},
 	{"0A000", driver.ErrUnavailable, "the server may be a standby: connect to the primary (target_session_attrs=read-write)"}, // for BEGIN READ WRITE
 	{"25P", driver.ErrUnavailable, ""}, // the process stopped within a transaction, or transaction_timeout

@@ -2,7 +2,7 @@ package pgstore
 
 import (
 	"context"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,11 +14,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-//go:embed migrations/*.sql
-var migrations embed.FS
+//go:embed migrations/1.sql
+var firstMigration string
 
-// schemaVersion is the number of the last migration.
-const schemaVersion = 1
+// querier is a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
 
 // Migrate creates the schema and its tables, or brings them to the version of this package. It
 // takes at most one Options, whose Schema it uses. Concurrent calls wait for one another. Migrate
@@ -68,33 +70,24 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	for version++; version <= schemaVersion; version++ {
-		text, err := migrations.ReadFile(fmt.Sprintf("migrations/%d.sql", version))
-		if err != nil {
+	for i, text := range s.migrations[version:] {
+		if _, err := tx.Conn().PgConn().Exec(ctx, s.named(text)).ReadAll(); err != nil {
 			return err
 		}
-		if _, err := tx.Conn().PgConn().Exec(ctx, s.named(string(text))).ReadAll(); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, s.named("INSERT INTO {schema}.versions (version) VALUES ($1)"), version); err != nil {
+		if _, err := tx.Exec(ctx, s.named("INSERT INTO {schema}.versions (version) VALUES ($1)"), version+i+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// querier is a pool or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // version returns the version of the schema, 0 if it has none. It returns [driver.ErrVersion] if
 // that is newer than this package.
 func (s *Store) version(ctx context.Context, q querier) (version int, err error) {
 	err = q.QueryRow(ctx, s.named("SELECT coalesce(max(version), 0) FROM {schema}.versions")).Scan(&version)
-	if err == nil && version > schemaVersion {
+	if err == nil && version > len(s.migrations) {
 		err = fmt.Errorf("%w: the schema %q has version %d; this program knows versions up to %d",
-			driver.ErrVersion, s.schema, version, schemaVersion)
+			driver.ErrVersion, s.schema, version, len(s.migrations))
 	}
 	return version, err
 }
@@ -103,9 +96,9 @@ func (s *Store) version(ctx context.Context, q querier) (version int, err error)
 func (s *Store) checkVersion(ctx context.Context) error {
 	version, err := s.version(ctx, s.pool)
 	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "42P01" || err == nil && version < schemaVersion {
+	if errors.As(err, &server) && server.Code == "42P01" || err == nil && version < len(s.migrations) {
 		return fmt.Errorf("%w: the schema %q has version %d; it must be %d: call pgstore.Migrate, or run delayq migrate",
-			driver.ErrVersion, s.schema, version, schemaVersion)
+			driver.ErrVersion, s.schema, version, len(s.migrations))
 	}
 	return err
 }

@@ -47,12 +47,13 @@ type Store struct {
 	pool   *pgxpool.Pool
 	schema string
 
-	options Options
-	texts   []string // of the statements
-	single  []string // of the same statements, for one message: see scalar
-	hub     *hub
-	begins  combiner
-	acks    combiner
+	options    Options
+	migrations []string // the schema has the version n after the first n
+	texts      []string // of the statements
+	single     []string // of the same statements, for one message: see scalar
+	hub        *hub
+	begins     combiner
+	acks       combiner
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -96,7 +97,7 @@ func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("pgstore: %w pool: it is nil", driver.ErrInvalid)
 	}
-	s := &Store{pool: pool, schema: o.Schema, options: o}
+	s := &Store{pool: pool, schema: o.Schema, options: o, migrations: []string{firstMigration}}
 	for _, text := range statements {
 		text = s.named(text)
 		s.texts, s.single = append(s.texts, text), append(s.single, scalar.ReplaceAllString(text, "ARRAY[${1}]"))
