@@ -142,8 +142,8 @@ func (w *workers) wait() {
 	}
 }
 
-// waitFor waits until ended is closed, d has passed or cut is closed. It reports whether ended was
-// closed.
+// waitFor waits until it receives from ended, d has passed or cut is closed. It reports whether it
+// received from ended.
 func waitFor(ended <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
