@@ -26,7 +26,6 @@ package pgstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -259,7 +258,7 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // closes a connection that is in a transaction
+	defer conn.Release() // closes a connection that is in a transaction, which ends it
 	for i, add := range stages {
 		var p pipeline
 		if i == 0 {
@@ -274,18 +273,8 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 			err = conn.SendBatch(ctx, s.batch(p)).Close()
 		}
 		if err != nil {
-			return rollback(ctx, conn, err)
+			return err
 		}
 	}
 	return nil
-}
-
-// rollback ends the transaction of a failed call, and returns the error of the call. Without it,
-// the connection would be closed.
-func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
-	if err != nil && !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() != 'I' {
-		_, failed := conn.Exec(ctx, "ROLLBACK")
-		err = errors.Join(err, failed)
-	}
-	return err
 }

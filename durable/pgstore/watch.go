@@ -54,11 +54,10 @@ type hub struct {
 }
 
 const (
-	hintBuffer     = 256 // hints that wait for a receiver; further ones are lost
-	minListenPause = 50 * time.Millisecond
-	maxListenPause = 2 * time.Second
-	listenTimeout  = 2 * time.Second  // for the notification that tests the connection
-	pingAfter      = 10 * time.Second // without a notification
+	hintBuffer    = 256                    // hints that wait for a receiver; further ones are lost
+	listenPause   = 500 * time.Millisecond // between attempts to listen
+	listenTimeout = 2 * time.Second        // for the notification that tests the connection
+	pingAfter     = 10 * time.Second       // without a notification
 )
 
 func newHub(s *Store) *hub {
@@ -184,8 +183,7 @@ func (h *hub) drop(out chan driver.Hint) {
 // listen receives hints until ctx ends, or there are none.
 func (h *hub) listen(ctx context.Context, ready func()) {
 	defer ready()
-	for pause := minListenPause; ctx.Err() == nil; pause = min(2*pause, maxListenPause) {
-		begun := time.Now()
+	for ctx.Err() == nil {
 		err := h.session(ctx, ready)
 		if unsupported := errors.Is(err, errors.ErrUnsupported); h.s.ctx.Err() != nil || unsupported && ctx.Err() == nil {
 			h.mu.Lock()
@@ -202,11 +200,8 @@ func (h *hub) listen(ctx context.Context, ready func()) {
 			}
 			return
 		}
-		if time.Since(begun) > maxListenPause {
-			pause = minListenPause
-		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(listenPause):
 		case <-ctx.Done():
 		}
 	}
