@@ -46,7 +46,7 @@ type Options struct {
 	// Levels are allocated when a timer needs them. Defaults to 4.
 	Levels int
 
-	// Shards is the number of independent wheels, from 1 to 1024, over which timers are spread to
+	// Shards is the number of independent parts, from 1 to 1024, over which timers are spread to
 	// reduce contention. Defaults to a number that grows with GOMAXPROCS, or to 1 if Manual is set.
 	Shards int
 

@@ -34,7 +34,7 @@ type Stats struct {
 	Fired     uint64        // callbacks and payloads that were claimed
 	Stopped   uint64        // calls of Stop that returned true, and timers of RemoveAll
 	Discarded uint64        // timers that were pending when the wheel was stopped
-	Postponed uint64        // moves by Reschedule; for the time at which a move counts see docs/semantics.md
+	Postponed uint64        // moves of deadlines; one to a later deadline counts when the old bucket expires
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
 	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again

@@ -41,9 +41,9 @@
 //
 //   - Never early: a callback does not start before its deadline on the monotonic clock.
 //     [TimingWheel.Flush] is the only exception.
-//   - Bounded late: on a machine that is not overloaded a callback starts at most one tick after
-//     its deadline, plus the time to start a goroutine. Distant deadlines are as precise as near
-//     ones.
+//   - Late by a tick: a deadline is rounded up to a tick. Unless the machine is overloaded, the
+//     callback then starts as soon as the operating system and the Go scheduler have woken a
+//     goroutine. Distant deadlines are as precise as near ones.
 //   - Exactly once: for each timer exactly one of these happens: its callback runs once, Stop
 //     returns true, or the wheel is stopped. The results of Stop and Reschedule are exact, even if
 //     they race with the expiry.
@@ -90,7 +90,7 @@
 //
 // The algorithm is from Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987. The heap
 // of slots, which makes the wheel tickless, is from Apache Kafka. In the repository,
-// docs/semantics.md describes every edge case.
+// docs/semantics.md has the guarantees in full.
 package timingwheel
 
 import (

@@ -20,8 +20,8 @@ const (
 	comparison = "docs/benchmarks/README.md" // written by benchmarks/cmd/report
 )
 
-// quotes are the figures of README.md, docs/faq.md and docs/tuning.md. Each group of a pattern
-// quotes a cell of a table.
+// quotes are figures of README.md and of pages in docs. Each group of a pattern quotes a cell of a
+// table.
 var quotes = []struct {
 	file, pattern string
 	source        string
@@ -33,6 +33,8 @@ var quotes = []struct {
 		[]cell{{"Figures", "Fill/pending=10M B/timer", "baseline figure"}, {"Figures", "Fill/pending=10M B/timer", "wheel"}}},
 	{"README.md", `until the last has run \| (.*?) \| (.*?) \|`, targets,
 		[]cell{{"Figures", "Burst/pending=1M", "baseline figure"}, {"Figures", "Burst/pending=1M", "wheel"}}},
+	{"docs/semantics.md", `starts (\S+ ms) after its deadline in the median and (\S+ ms) in`, comparison,
+		[]cell{{"Spread", "`wheel`", "50%"}, {"Spread", "`wheel`", "99%"}}},
 	{"docs/faq.md", "(?m)^\\| `AfterFunc` \\| (.*?) \\|", targets, []cell{{"Figures", "Fill/pending=10M B/timer", "wheel"}}},
 	{"docs/faq.md", "(?m)^\\| `Timeouts\\[uint64\\]` \\| (.*?) \\|", targets, []cell{{"Figures", "Fill/impl=timeouts/pending=10M B/timer", "wheel"}}},
 	{"docs/faq.md", "(?m)^\\| `FuncTimer` \\| (.*?) \\|", targets, []cell{{"FuncTimer", "bytes of a timer", "`Touch`"}}},
