@@ -23,7 +23,7 @@ func TestUnpaidOrderInABubble(t *testing.T) {
 
 		s := payment.New(tw, nil)
 		require.NoError(t, s.Place("A1"))
-		time.Sleep(payment.Timeout - time.Millisecond) // returns at once
+		time.Sleep(payment.Timeout - time.Millisecond) // returns immediately
 		assert.Equal(t, payment.Reminded, s.State("A1"))
 
 		time.Sleep(2 * time.Millisecond) // the deadline, and a tick of the wheel
