@@ -50,7 +50,7 @@ type Stats struct {
 
 	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to
 	// the beginning of the batch in which the timer was claimed. A batch of callbacks records the
-	// last of its timers when it ends.
+	// last of its timers when it ends. A timer that was flushed early counts as not late.
 	Lateness Histogram
 }
 

@@ -41,7 +41,7 @@
 //
 //   - Never early: a callback does not start before its deadline on the monotonic clock.
 //     [TimingWheel.Flush] is the only exception.
-//   - Late by a tick: a deadline is rounded up to a tick. Unless the machine is overloaded, the
+//   - Up to a tick late: a deadline is rounded up to a tick. Unless the machine is overloaded, the
 //     callback then starts as soon as the operating system and the Go scheduler have woken a
 //     goroutine. Distant deadlines are as precise as near ones.
 //   - Exactly once: for each timer exactly one of these happens: its callback runs once, Stop

@@ -13,8 +13,8 @@
 //
 // [Map] stores a value for each key and gives it a time to live. [Keys] stores no values and takes
 // a timeout with each call. [Heartbeats] is Keys with the same timeout for all keys. All three are
-// built on [timingwheel.Timeouts] and keep its guarantees: no key expires early, a key expires at
-// most one tick late on an unloaded machine, and no goroutine runs while nothing is due.
+// built on [timingwheel.Timeouts] and keep its guarantees: deadlines are rounded up to a tick, no
+// key expires early, and no goroutine runs while nothing is due.
 //
 // # When not to use it
 //
