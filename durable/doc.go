@@ -120,5 +120,5 @@
 // does not wait for others.
 //
 // In the repository, docs/durable.md has the cost of failures with each store,
-// docs/durable-operations.md and docs/internals/durable-design.md the operation and the design.
+// docs/durable-operations.md and docs/durable-design.md the operation and the design.
 package durable

@@ -44,8 +44,7 @@ type CancelReport struct {
 // listed nor counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all pending messages with their bodies, because stores have no index of
-// headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory:
-// docs/internals/durable-design.md has figures.
+// headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return CancelReport{}, err
