@@ -47,7 +47,7 @@ var (
 // shownFrom are the Go files from which a page shows parts. Such a part needs the rest of its file
 // to compile, or a package that takes long to compile.
 var shownFrom = map[string][]string{
-	"docs/durable.md":          {"durable/redisstore/example_test.go", "durable/durableprometheus/example_test.go"},
+	"docs/durable.md":          {"durable/redisstore/example_test.go"},
 	"docs/durable-postgres.md": {"durable/pgstore/example_test.go"},
 	"docs/metrics.md":          {"wheelprometheus/example_test.go"},
 	"docs/migrating.md":        {"examples/migrating/recipes_test.go"},
