@@ -11,9 +11,9 @@
 //
 // # Scrapes
 //
-// A scrape calls Stats of all queues concurrently. Each Stats makes one call to the store for each
-// partition and one more. If the store does not answer within [Options].Timeout, the queue has only
-// the series timingwheel_durable_up, which is 0. The collector does nothing between scrapes.
+// A scrape calls Stats of all queues concurrently. Each Stats makes one or two calls to the store
+// per partition and one more. If the store does not answer within [Options].Timeout, the queue has
+// only the series timingwheel_durable_up, which is 0. The collector does nothing between scrapes.
 //
 // # Several processes
 //

@@ -32,7 +32,7 @@ func TestPagesShowCodeThatRuns(t *testing.T) {
 			files = append(files, string(code))
 		}
 	}
-	for name, least := range map[string]int{"durable.md": 10, "durable-operations.md": 1, "durable-postgres.md": 3} {
+	for name, least := range map[string]int{"durable.md": 10, "durable-postgres.md": 3} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		require.NoError(t, err)
 		snippets := docsnippet.All(string(text))
