@@ -61,7 +61,8 @@ func mustRun(caller string, tw *timingwheel.TimingWheel) {
 }
 
 // Listener returns a listener that accepts connections from l and wraps each of them with [Conn].
-// Listener panics if l or tw is nil, or for the options of tw for which Conn panics.
+// The result has only the methods of net.Listener: a deadline for Accept is set on l. Listener
+// panics if l or tw is nil, or for the options of tw for which Conn panics.
 //
 // For TLS, wrap the result: tls.NewListener(wheelnet.Listener(l, tw), config).
 func Listener(l net.Listener, tw *timingwheel.TimingWheel) net.Listener {

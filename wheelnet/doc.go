@@ -5,8 +5,8 @@
 // time: an echo server needs 6.69 µs for a request instead of 6.93 µs (6.71 µs without deadlines),
 // a net/http server 13.10 µs instead of 13.32 µs (12.56 µs), and a fasthttp server 7.97 µs instead
 // of 8.46 µs (7.71 µs). Idle connections gain nothing that can be measured, because waking their
-// goroutine costs about 30 µs. Each connection takes about 175 bytes more. docs/wheelnet.md
-// explains how to repeat the measurement.
+// goroutine costs about 30 µs. Each connection takes about 175 bytes more. docs/net.md has
+// the command that repeats the measurement.
 //
 // [Listener] is for servers, [Dialer] is for clients, and [Conn] wraps a connection that exists
 // already. The program uses the connections as before:
@@ -39,7 +39,6 @@
 // take effect in time, and the connections then use the deadlines of package net. Flush does not
 // make any deadline pass.
 //
-// A wheel with an [timingwheel.Executor] is refused, because a callback that blocks
-// there could keep all deadlines from taking effect. Use one wheel for connections, and another one
-// for such callbacks.
+// A wheel with an Executor is refused, because a callback that blocks there could keep all
+// deadlines from taking effect. Use one wheel for connections, and another one for such callbacks.
 package wheelnet

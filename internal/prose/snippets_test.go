@@ -52,7 +52,7 @@ var shownFrom = map[string][]string{
 	"docs/metrics.md":          {"wheelprometheus/example_test.go"},
 	"docs/migrating.md":        {"examples/migrating/recipes_test.go"},
 	"docs/schedules.md":        {"examples/cron/main.go"},
-	"docs/recipes.md":          {"wheelnet/adopters/*.go", "examples/websocket/*.go", "example_pool_test.go"},
+	"docs/net.md":              {"wheelnet/adopters/*.go", "example_pool_test.go"},
 	"docs/testing.md":          {"examples/testing/payment/*.go", "clocks/*/example_test.go"},
 }
 
