@@ -48,14 +48,15 @@
 // of a Map takes the lock of the key's bucket, which the key shares with a few others. None of
 // these calls allocates, and neither does expiry. A new key, and each Store, takes one allocation
 // in the map. If K contains no pointers, the garbage collector does not scan the wheel. In the map
-// it follows two pointers for each key, and those in K and V. The file docs/keyed.md has figures.
+// it follows two pointers per key, and the pointers in K and V. docs/keyed.md names benchmarks.
 //
 // # Keys
 //
 // Keys are compared with ==, as in a Go map. A key that is not equal to itself, such as a NaN or a
 // struct that contains one, could never be found again: Set and Store panic, and all other calls
 // find nothing. If K is an interface type, every call with a key whose dynamic type is not
-// comparable panics, as a Go map does.
+// comparable panics, as a Go map does. A new key panics if a shard of the wheel has 2^29 keys; the
+// program must not continue then, because the key's bucket stays locked.
 //
 // # Testing
 //
