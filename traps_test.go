@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// There is one test for each of the traps 1 to 15 of docs/internals/design.md, in the same order.
-// The traps are bugs of other timing wheels. The name of a test says what the bug was. The second
-// part of trap 10, two takers of a delay queue that share one wake-up token, is in takerCases.
+// The traps are bugs that other timing wheels have or had. Each has at least one test, whose name
+// says what the bug was. The second part of trap 10, two takers of a delay queue that share one
+// wake-up token, is in takerCases.
 
 // Trap 1: the driver read the current expiration of a bucket, and not the one with which the bucket
 // was queued. While goroutines added timers to a small wheel, the clock jumped ahead, and more than

@@ -25,8 +25,8 @@ import "github.com/timingwheel-go/timingwheel/internal/clock"
 // A star marks a final kind. The record is allocated again once no inbox, bucket or stack refers to
 // it. A queue of due timers may still do so, with the old generation.
 //
-// Every transition is one compare-and-swap of the whole word, so it fails if the generation or the
-// deadline has changed. Reschedule to a later time keeps the kind. The owner holds owner.mu.
+// Every transition but the first is a compare-and-swap of the whole word: it fails if generation or
+// deadline have changed. Reschedule to a later time keeps the kind. The owner holds owner.mu.
 type Kind uint8
 
 // The kinds of records.
