@@ -11,8 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Accepted ranges and defaults. The default size and levels are measured:
-// docs/internals/experiments.md.
+// Accepted ranges and defaults. BenchmarkGeometry of internal/bench compares sizes of the wheel.
 const (
 	minTick       = 50 * time.Microsecond // the timers of operating systems are hardly more exact
 	minManualTick = time.Microsecond
