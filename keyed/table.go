@@ -76,8 +76,7 @@ import (
 // that finds a timer not pending then checks that entries is not nil: if so, the wheel was not yet
 // stopped when the timer was read. An entry that a late Set puts into the discarded map is garbage.
 //
-// docs/internals/experiments.md has the rejected designs: a number in payload and entry, an object
-// for each key, and a FuncTimer for each key.
+// docs/internals/decisions.md has the rejected designs.
 
 // table is the common part of [Keys] and [Map]: a wheel, and an entry with a timer for each key
 // that is present.

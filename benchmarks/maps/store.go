@@ -1,5 +1,5 @@
 // Package maps compares concurrent maps for package keyed: the cost of a Set, Touch, Delete and
-// expiry of a key, and the memory of a key. docs/internals/keyed.md has the figures and the choice.
+// expiry of a key, and the memory of a key. Package keyed uses xsync: its lookups take no lock.
 //
 //	go -C benchmarks test -run "^$" -bench "Maps$" -benchtime 200000x ./maps
 //	go -C benchmarks test -run "^$" -bench MapsFill -benchtime 2x ./maps
