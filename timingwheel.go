@@ -138,9 +138,9 @@ import (
 //	 1237   1237 runs.
 //
 // Nothing happens in between. The buckets with timers are in a heap, ordered by expiration. The
-// alarm is set for the first bucket. These 1,232 ticks take six alarms. The wheel's clock moves
-// when a bucket is taken off the heap, for example from 5 to 192 in one step. On an idle wheel the
-// clock is set to the current tick before a timer is placed.
+// alarm is set for the first bucket. In these 1,232 ticks six buckets expire. The wheel's clock
+// moves when a bucket is taken off the heap, for example from 5 to 192 in one step. On an idle
+// wheel the clock is set to the current tick before a timer is placed.
 //
 // No round counter is decremented. The number of rounds that a timer still waits follows from its
 // deadline and the clock: (19-3)/8 = 2 for 1237 at tick 208.
