@@ -16,15 +16,15 @@
 // [github.com/timingwheel-go/timingwheel.Options].ProfileRate contains the names of functions and
 // files of the program. Like net/http/pprof, the page is for the operators of a program and not for
 // its users, because it reveals the load of a service. The handler has no authentication: mount it
-// on an address that is not public, or behind the authentication of your other debug pages.
+// on an address that is not public, or behind the authentication of your other debug pages. Pages
+// of other sites cannot read or frame the page. The handler does not check the Host header: if DNS
+// rebinding is a concern, check it before the handler.
 //
 // # Cost
 //
 // Without requests the handler has no goroutine and no timer. Requests read a wheel at most twice a
-// second and share the result. Reading takes at most a twentieth of a processor for each wheel. One
-// read takes some tens of microseconds for a typical wheel, and it holds each lock of the
-// wheel for 256 buckets at a time. A hidden page sends no requests.
+// second and share the result. Reading takes at most a twentieth of a processor per wheel. It holds
+// each lock of the wheel for 256 buckets at a time. A hidden page sends no requests.
 //
-// [Document] describes the JSON. docs/debug.md has figures, and what a visitor of the page can see
-// and do.
+// [Document] describes the JSON, and docs/operating.md the page.
 package wheeldebug

@@ -78,8 +78,8 @@ type Expiration struct {
 	Timers int       `json:"timers"`
 }
 
-// Lateness is the distribution of the time from the deadline of a timer to its claim. The lateness
-// of single callbacks is sampled, see [timingwheel.Stats].
+// Lateness is the distribution of the time from the deadline of a timer to the beginning of the
+// batch in which the timer was claimed, see [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
 	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds that are at most 25% too high

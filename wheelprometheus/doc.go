@@ -20,13 +20,10 @@
 // shift and the width of a bucket. The bounds of the classic histogram are every fourth bound of
 // the wheel's, without a shift.
 //
-// A wheel may sample lateness, see [timingwheel.Stats]: the count of the histogram is the number of
-// samples. For rates use timingwheel_timers_fired_total.
-//
 // # Cost
 //
-// A scrape calls Stats of each wheel, which locks one shard after the other and takes one step for
-// each bucket and page. Between scrapes the collector does no work.
+// A scrape calls Stats of each wheel, which locks one shard after the other. Between scrapes the
+// collector does no work.
 //
-// docs/metrics.md of the repository lists all metrics and suggests alerts.
+// docs/operating.md of the repository lists all metrics and suggests alerts.
 package wheelprometheus

@@ -1,5 +1,5 @@
 // Package executors adapts well-known pools to run the callbacks of a wheel. A program can copy the
-// one or two lines of each function into its options. docs/tuning.md has a table of them.
+// one or two lines of each function into its options. docs/operating.md has a table of them.
 //
 // Close a pool after the wheel's Shutdown has returned nil. From then on the wheel makes no calls,
 // and calls that the pool has not begun do nothing.

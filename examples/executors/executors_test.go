@@ -358,12 +358,12 @@ func TestClosedPoolLosesNoCallback(t *testing.T) {
 	}
 }
 
-// The table in docs/tuning.md has the code of this package.
+// The table in docs/operating.md has the code of this package.
 func TestDocumentationHasTheAdapters(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("executors.go")
 	require.NoError(t, err)
-	document, err := os.ReadFile("../../docs/tuning.md")
+	document, err := os.ReadFile("../../docs/operating.md")
 	require.NoError(t, err)
 	dense := func(s string) string {
 		return strings.NewReplacer(" ", "", "\t", "", "\n", "", "timingwheel.", "").Replace(s)

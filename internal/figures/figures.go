@@ -1,5 +1,5 @@
 // Package figures has the table of the figures that a wheel reports in timingwheel.Stats. Expvar,
-// Prometheus, the debug page and docs/metrics.md are generated from this table.
+// Prometheus, the debug page and docs/operating.md are generated from this table.
 package figures
 
 import (
@@ -29,7 +29,7 @@ type Metric struct {
 	Kind  Kind
 	Unit  string
 	Help  string // one sentence
-	More  string // further sentences for docs/metrics.md
+	More  string // further sentences for docs/operating.md
 }
 
 // Table lists all figures. Lists that are generated from the table keep its order.

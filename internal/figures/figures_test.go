@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the table into docs/metrics.md")
+var update = flag.Bool("update", false, "write the table into docs/operating.md")
 
 const (
 	begin = "<!-- The table is generated: go test ./internal/figures -update -->\n"
 	end   = "<!-- End of the table. -->\n"
 )
 
-// The table in docs/metrics.md is generated from Table.
+// The table in docs/operating.md is generated from Table.
 func TestDocumentationHasTheTable(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "metrics.md")
+	path := filepath.Join("..", "..", "docs", "operating.md")
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), begin)

@@ -35,10 +35,6 @@ var quotes = []struct {
 		[]cell{{"Figures", "Burst/pending=1M", "baseline figure"}, {"Figures", "Burst/pending=1M", "wheel"}}},
 	{"docs/semantics.md", `starts (\S+ ms) after its deadline in the median and (\S+ ms) in`, comparison,
 		[]cell{{"Spread", "`wheel`", "50%"}, {"Spread", "`wheel`", "99%"}}},
-	{"docs/tuning.md", `bytes of a pending timer \| (.*?), and a closure .*? \| (.*?) \|`, targets,
-		[]cell{{"Figures", "Fill/pending=10M B/timer", "wheel"}, {"Figures", "Fill/impl=timeouts/pending=10M B/timer", "wheel"}}},
-	{"docs/tuning.md", `10 million pending \| (.*?) \| (.*?) \|`, targets,
-		[]cell{{"Figures", "GC/pending=10M", "wheel"}, {"Figures", "GC/impl=timeouts/pending=10M", "wheel"}}},
 }
 
 // cell names a cell of a table by the heading above it, the beginning of its row and its column.

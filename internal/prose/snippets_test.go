@@ -49,7 +49,7 @@ var (
 var shownFrom = map[string][]string{
 	"docs/durable.md":          {"durable/redisstore/example_test.go"},
 	"docs/durable-postgres.md": {"durable/pgstore/example_test.go"},
-	"docs/metrics.md":          {"wheelprometheus/example_test.go"},
+	"docs/operating.md":        {"wheelprometheus/example_test.go"},
 	"docs/migrating.md":        {"examples/migrating/recipes_test.go"},
 	"docs/schedules.md":        {"examples/cron/main.go"},
 	"docs/net.md":              {"wheelnet/adopters/*.go", "example_pool_test.go"},
