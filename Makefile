@@ -48,7 +48,7 @@ race: ## test under the race detector
 	.ci/run race
 
 .PHONY: perturb
-perturb: ## test on a runtime that delays goroutines, for PERTURBTIME (default 45s)
+perturb: ## test on a runtime that delays goroutines, for PERTURBTIME (default 30s)
 	.ci/run perturb
 
 .PHONY: invariants
@@ -64,11 +64,11 @@ adopters: ## test and benchmark the module wheelnet/adopters
 	.ci/run adopters
 
 .PHONY: platforms
-platforms: ## compile and vet the libraries for arm64, Windows and macOS
+platforms: ## compile and vet the libraries for Windows, and some of them for macOS
 	.ci/run platforms
 
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME (default 2s)
+fuzz: ## run each fuzz target for FUZZTIME (default 1s)
 	.ci/run fuzz
 
 .PHONY: vet
