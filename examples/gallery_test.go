@@ -103,3 +103,30 @@ func TestGalleryHasTheOutputOfDeterministicExamples(t *testing.T) {
 		}
 	}
 }
+
+// The tests of a program call its main, the function that main passes to program.Main, or run.
+func TestEveryProgramIsRunByATest(t *testing.T) {
+	t.Parallel()
+	programs := 0
+	for folder, program := range folders(t) {
+		if !program {
+			continue
+		}
+		programs++
+		source, err := os.ReadFile(filepath.Join(folder, "main.go"))
+		require.NoError(t, err)
+		names := "main|run"
+		if passed := regexp.MustCompile(`program\.Main\((\w+)\)`).FindSubmatch(source); passed != nil {
+			names += "|" + string(passed[1])
+		}
+		called := regexp.MustCompile(`(?m)(^|[^.\w])(` + names + `)\(`)
+		tests, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+		require.NoError(t, err)
+		assert.True(t, slices.ContainsFunc(tests, func(name string) bool {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			return called.Match(text)
+		}), "no test runs %s", folder)
+	}
+	require.Positive(t, programs)
+}
