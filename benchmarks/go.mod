@@ -6,7 +6,7 @@ require (
 	github.com/RussellLuo/timingwheel v0.0.0-20220218152713-54845bda3108
 	github.com/alphadose/haxmap v1.4.0
 	github.com/antlabs/timer v0.1.4
-	github.com/dubbogo/gost v1.11.16
+	github.com/dubbogo/gost v1.14.4
 	github.com/dustin/go-humanize v1.1.0
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/klauspost/cpuid/v2 v2.4.2
@@ -47,6 +47,8 @@ require (
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/antlabs/stl v0.0.2 // indirect
+	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/k0kubun/pp v3.0.1+incompatible // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

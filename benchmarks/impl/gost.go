@@ -8,20 +8,21 @@ import (
 )
 
 // Gost is the timer wheel of dubbogo's gost: a sorted list for each of five spans, owned by one
-// goroutine that takes requests from a channel.
+// goroutine that takes requests from a queue. The queue has no bound, but a call fails if 41
+// requests wait for the goroutine that fills the queue. Reset counts from the time of arming.
 var Gost = Implementation[*gxtime.Timer]{
 	Traits: Traits{
 		Name: "gost", Title: "gost gxtime.TimerWheel", Module: "github.com/dubbogo/gost",
 		Tick: 10 * time.Millisecond, Stop: MayDrop, Reset: MayDrop,
-		Note: "fixed tick; drops adds, stops and resets if its queue of 128 requests is full (an add reports that, and the " +
-			"adapter retries it; stops and resets do not report it)",
+		Note: "fixed tick; drops adds, stops and resets if too many requests wait (an add reports that, and the adapter " +
+			"retries it; stops and resets do not report it)",
 	},
 	Open: func(Config) (Timers[*gxtime.Timer], error) { return gost{gxtime.NewTimerWheel()}, nil },
 }
 
 type gost struct{ w *gxtime.TimerWheel }
 
-// After retries while the queue is full. After Close the queue stays full.
+// After retries while the call fails. After Close it always fails.
 func (g gost) After(d time.Duration, _ uint64, f func()) *gxtime.Timer {
 	for {
 		if t := g.w.AfterFunc(d, f); t != nil {

@@ -12,8 +12,8 @@ var RussellLuo = Implementation[*timingwheel.Timer]{
 	Traits: Traits{
 		Name: "russellluo", Title: "RussellLuo/timingwheel", Module: "github.com/RussellLuo/timingwheel",
 		Tick: time.Millisecond, Stop: Exact, Clock: true,
-		Note: "tick 1 ms and 512 slots, both chosen by the adapter; truncates deadlines to milliseconds of the wall clock; a " +
-			"goroutine for each callback",
+		Note: "tick 1 ms and 512 slots, both chosen by the adapter; truncates deadlines to milliseconds of the wall clock; Stop " +
+			"fails, and returns false, while a timer moves to a finer wheel; a goroutine for each callback",
 	},
 	Open: func(Config) (Timers[*timingwheel.Timer], error) {
 		const slots = 512
