@@ -15,7 +15,7 @@ bench-std: COUNT ?= 3
 # affects all alike.
 TARGETS := \
 	'^BenchmarkArmStop$$/./pending=(1k|1M)$$' '^BenchmarkArmStop$$/impl=wheel/pending=10M$$/procs=1' \
-	'^BenchmarkManual$$/././pending=1k$$' '^BenchmarkPostpone$$/./pending=(1k|1M)$$' '^BenchmarkPostpone$$/./pending=100k$$/procs=2' '^BenchmarkChurn$$/./pending=1M$$' \
+	'^BenchmarkManual$$/././pending=1k$$' '^BenchmarkPostpone$$/./pending=(1k|1M)$$' '^BenchmarkPostpone$$/./pending=100k$$/procs=2' '^BenchmarkChurn$$/./pending=1M$$' '^BenchmarkTouch$$/./pending=(1k|1M)$$' \
 	'^BenchmarkFill$$/./pending=10M$$' '^BenchmarkFill$$/impl=timeouts/pending=(1M|100M)$$' '^BenchmarkGC$$/./pending=10M$$' '^BenchmarkBurst$$/./pending=1M$$' \
 	'^BenchmarkBurstBlocking$$' '^BenchmarkBlocked$$' '^BenchmarkSpread$$' '^BenchmarkArmDuringBurst$$' \
 	'^BenchmarkCascade$$' '^BenchmarkIdle$$/./pending=1M$$' \
@@ -106,19 +106,31 @@ bench: ## run the benchmarks of the wheel into bench.txt, for benchstat (BENCH=r
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ./internal/bench | tee bench.txt
 
 .PHONY: bench-std
-bench-std: ## measure the ratios to time.AfterFunc and compare them with the targets (BENCH=regexp COUNT=3)
+bench-std: ## measure the ratios to time.AfterFunc, into benchmarks/std.txt, and compare them with the targets (BENCH=regexp COUNT=3)
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	go test -c -o "$$dir/root" . && go test -c -o "$$dir/whole" ./internal/bench && go -C benchmarks test -c -o "$$dir/floor" .; \
-	for _ in $$(seq $(COUNT)); do \
-		for bench in $(if $(BENCH),'$(BENCH)',$(TARGETS)); do \
-			for part in root whole; do "$$dir/$$part" -test.run '^$$' -test.bench "$$bench" -test.benchmem -test.timeout 0; done; \
-		done; \
-		"$$dir/floor" -test.run '^$$' -test.bench Floor; \
-	done | tee /dev/stderr | go -C benchmarks run ./cmd/ratios
+	{ \
+		printf 'cores: %s\ngo: %s\ncommit: %s\ndate: %s\ncommand: make bench-std COUNT=%s\n' "$$(getconf _NPROCESSORS_ONLN)" "$$(go env GOVERSION)" \
+			"$$(git describe --always --dirty --abbrev=10 --exclude='*')" "$$(date -u +%F)" '$(COUNT)$(if $(BENCH), BENCH=$(BENCH))'; \
+		for _ in $$(seq $(COUNT)); do \
+			for bench in $(if $(BENCH),'$(BENCH)',$(TARGETS)); do \
+				for part in root whole; do "$$dir/$$part" -test.run '^$$' -test.bench "$$bench" -test.benchmem -test.timeout 0; done; \
+			done; \
+			"$$dir/floor" -test.run '^$$' -test.bench Floor; \
+		done | awk '/^Benchmark/ || /^(goos|goarch|cpu): / && !seen[$$1]++ { print; fflush() }'; \
+	} | tee /dev/stderr >benchmarks/std.txt; \
+	go -C benchmarks run ./cmd/ratios <benchmarks/std.txt
 
 .PHONY: compare
-compare: ## compare with the timers of other libraries, into benchmarks/compare.txt (COMPARE='-quick -impl std,wheel')
+compare: ## compare with the timers of other libraries, into benchmarks/compare.txt (90 minutes; COMPARE='-quick -impl std,wheel')
 	go -C benchmarks run ./cmd/compare $(COMPARE)
+
+.PHONY: figures
+figures: ## publish the figures of bench-std and compare: figures.txt, tables, plots, and all that documents quote
+	cat benchmarks/std.txt benchmarks/compare.txt >docs/benchmarks/figures.txt
+	go -C benchmarks run ./cmd/report -o ../docs/benchmarks ../docs/benchmarks/figures.txt
+	go -C benchmarks run ./cmd/ratios -o ../docs/benchmarks.md <docs/benchmarks/figures.txt
+	go test -count=1 -run TestDocumentsQuoteTheMeasuredFigures ./internal/prose -update
 
 .PHONY: site
 site: ## the documentation as a site, in public/ (needs mkdocs and mkdocs-material)
@@ -127,15 +139,6 @@ site: ## the documentation as a site, in public/ (needs mkdocs and mkdocs-materi
 	mkdir -p public/wheel
 	GOOS=js GOARCH=wasm go build -trimpath -ldflags '-s -w' -o public/wheel/wheel.wasm ./site/wheel
 	cp site/wheel/wheel.js site/wheel/wheel.css "$$(go env GOROOT)/lib/wasm/wasm_exec.js" public/wheel/
-
-.PHONY: report report-quick
-report: ## compare in full (90 minutes) and write tables and plots to docs/benchmarks/
-report-quick: COMPARE = -quick
-report-quick: ## the same with -quick (six minutes)
-report report-quick:
-	mkdir -p docs/benchmarks
-	go -C benchmarks run ./cmd/compare $(COMPARE) -o ../docs/benchmarks/figures.txt
-	go -C benchmarks run ./cmd/report -o ../docs/benchmarks ../docs/benchmarks/figures.txt
 
 .PHONY: examples
 examples: ## run the examples

@@ -1,11 +1,14 @@
 package prose
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,86 +17,59 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The files with measured figures. Commands write their tables.
-const (
-	targets    = "docs/benchmarks.md"        // written by benchmarks/cmd/ratios
-	comparison = "docs/benchmarks/README.md" // written by benchmarks/cmd/report
+var (
+	update  = flag.Bool("update", false, "write the measured figures into the documents")
+	release = flag.Bool("release", false, "fail if the figures are too old for a release")
 )
 
-// quotes are figures of README.md and of pages in docs. Each group of a pattern quotes a cell of a
-// table.
-var quotes = []struct {
-	file, pattern string
-	source        string
-	cells         []cell
-}{
-	{"README.md", `arm and stop a timer, 1M pending \| (.*?) \| (.*?) \|`, targets,
-		[]cell{{"Figures", "ArmStop/pending=1M std", "baseline figure"}, {"Figures", "ArmStop/pending=1M std", "wheel"}}},
-	{"README.md", `memory of a pending timer \| (.*?) \| (.*?) \|`, targets,
-		[]cell{{"Figures", "Fill/pending=10M B/timer", "baseline figure"}, {"Figures", "Fill/pending=10M B/timer", "wheel"}}},
-	{"README.md", `until the last has run \| (.*?) \| (.*?) \|`, targets,
-		[]cell{{"Figures", "Burst/pending=1M", "baseline figure"}, {"Figures", "Burst/pending=1M", "wheel"}}},
-	{"docs/semantics.md", `starts (\S+ ms) after its deadline in the median and (\S+ ms) in`, comparison,
-		[]cell{{"Spread", "`wheel`", "50%"}, {"Spread", "`wheel`", "99%"}}},
-}
+// figuresFile has all figures that documents quote: the output of make bench-std, then the output
+// of benchmarks/cmd/compare. Each begins with lines such as "commit: …".
+const figuresFile = "docs/benchmarks/figures.txt"
 
-// cell names a cell of a table by the heading above it, the beginning of its row and its column.
-type cell struct{ heading, row, column string }
+// quoted matches a figure in a document. Its name is a benchmark and a unit, or a key of the file:
+//
+//	<!-- figure: Fill/impl=wheel/pending=1M B/timer -->26.5 B<!-- / -->
+//	<!-- figure: commit -->0123456<!-- / -->
+//
+// The benchmark may lack parameters. The figure is the median of the runs, or the worst run of a
+// mistake. It is a range if both commands measured it.
+var quoted = regexp.MustCompile(`<!-- figure: (.*?) -->(.*?)<!-- / -->`)
 
-// compared are the rows of the comparison in README.md, and the names of their implementations in
-// the measured tables.
-var compared = map[string]string{
-	"this library": "`wheel`", "package `time`": "`std`", "RussellLuo/timingwheel": "`russellluo`", "antlabs/timer": "`antlabs`",
-	"rfyiamcool/go-timewheel": "`rfyiamcool`", "ouqiang/timewheel": "`ouqiang`", "go-zero": "`gozero`", "gost": "`gost`",
-}
+// beginsHTML matches a line at whose beginning Markdown would see a block of HTML.
+var beginsHTML = regexp.MustCompile(`^[\s>*-]*<!-- (figure|/)`)
 
-// columnsOf are the measured columns of the comparison in README.md.
-var columnsOf = map[string]cell{
-	"allocations":                   {"ArmStop", "", "allocations"},
-	"bytes":                         {"Fill", "", "memory, 1M"},
-	"idle wake-ups a second":        {"Idle", "", "wake-ups per second"},
-	"median lateness, busy machine": {"BusyStream", "", "50%, 16 busy"},
-}
-
-func TestQuotedFiguresAreTheMeasuredOnes(t *testing.T) {
+func TestDocumentsQuoteTheMeasuredFigures(t *testing.T) {
 	t.Parallel()
-	tables := map[string]tables{targets: tablesOf(t, targets), comparison: tablesOf(t, comparison)}
-	for _, q := range quotes {
-		text := strings.Join(strings.Fields(read(t, q.file)), " ")
-		if strings.HasPrefix(q.pattern, "(?m)") {
-			text = read(t, q.file)
+	sections := parseFigures(read(t, figuresFile))
+	quotes := 0
+	require.NoError(t, Walk(root, func(name string) error {
+		if filepath.Ext(name) != ".md" {
+			return nil
 		}
-		groups := regexp.MustCompile(q.pattern).FindStringSubmatch(text)
-		if assert.NotNil(t, groups, "%s: no text like %s", q.file, q.pattern) {
-			for i, c := range q.cells {
-				assertQuoted(t, tables[q.source].find(t, c), groups[i+1], "%s: %v", q.file, c)
+		text := read(t, name)
+		lines := strings.Split(text, "\n")
+		for i, line := range outsideCode(text) {
+			assert.NotRegexp(t, beginsHTML, line, "%s:%d: a figure at the beginning of a line", name, i+1)
+			assert.Len(t, quoted.FindAllString(line, -1), strings.Count(line, "<!-- figure:"), "%s:%d: a figure without an end", name, i+1)
+			if line == "" {
+				continue
 			}
+			lines[i] = quoted.ReplaceAllStringFunc(line, func(all string) string {
+				quotes++
+				m := quoted.FindStringSubmatch(all)
+				want, err := lookUp(sections, m[1])
+				if assert.NoError(t, err, "%s:%d", name, i+1) && !*update {
+					assert.Equal(t, want, m[2], "%s:%d: %s; run: make figures", name, i+1, m[1])
+				}
+				return fmt.Sprintf("<!-- figure: %s -->%s<!-- / -->", m[1], want)
+			})
 		}
-	}
-}
-
-func TestComparisonOfREADMEIsTheMeasuredOne(t *testing.T) {
-	t.Parallel()
-	measured, rows := tablesOf(t, comparison), tablesOf(t, "README.md")
-	for name, implementation := range compared {
-		for column, source := range columnsOf {
-			got := rows.find(t, cell{"Comparison", name, column})
-			source.row = implementation
-			if got == "–" {
-				continue // not measured, with the reason in the measured table
-			}
-			assertQuoted(t, measured.find(t, source), got, "%s: %s", name, column)
+		if next := strings.Join(lines, "\n"); *update && next != text && !t.Failed() {
+			return os.WriteFile(filepath.Join(root, name), []byte(next), 0o644)
 		}
-		early := measured.find(t, cell{"Mistakes", implementation, "early"})
-		switch got := rows.find(t, cell{"Comparison", name, "early timers"}); got {
-		case "none":
-			assert.Equal(t, "0", early, name)
-		case "some":
-			assert.Contains(t, measured.find(t, cell{"Mistakes", implementation, "in other workloads"}), "early", name)
-		default:
-			assert.Contains(t, early, "("+got+")", name)
-		}
-	}
+		return nil
+	}))
+	assert.Positive(t, quotes)
 }
 
 func read(t *testing.T, name string) string {
@@ -103,103 +79,222 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// tables are the tables of a Markdown file: rows of cells by the heading above them.
-type tables map[string][][]string
-
-func tablesOf(t *testing.T, name string) tables {
-	found, heading := tables{}, ""
-	for _, line := range strings.Split(read(t, name), "\n") {
-		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
-			heading = title
-		}
-		if strings.HasPrefix(line, "|") {
-			cells := strings.Split(strings.Trim(line, "|"), "|")
-			for i := range cells {
-				cells[i] = strings.TrimSpace(cells[i])
-			}
-			found[heading] = append(found[heading], cells)
-		}
-	}
-	return found
-}
-
-// find returns a cell. A row is named by the beginning of its first cell, or by the first cell and
-// the beginnings of later ones, separated by spaces.
-func (x tables) find(t *testing.T, c cell) string {
-	t.Helper()
-	rows := x[c.heading]
-	require.NotEmpty(t, rows, "no table below %q", c.heading)
-	column := -1
-	for i, title := range rows[0] {
-		if title == c.column {
-			column = i
-		}
-	}
-	require.GreaterOrEqual(t, column, 0, "no column %q below %q", c.column, c.heading)
-	for _, row := range rows[2:] {
-		if strings.HasPrefix(row[0], c.row) {
-			return row[column]
-		}
-		name, more, _ := strings.Cut(c.row, " ")
-		if row[0] == name && more != "" && (strings.HasPrefix(row[1], more) || row[2] == more) {
-			return row[column]
-		}
-	}
-	require.Fail(t, "no such row", "%q below %q", c.row, c.heading)
-	return ""
-}
-
-// assertQuoted checks that a quote is a measured figure, rounded to the digits of the quote.
-func assertQuoted(t *testing.T, measured, quote string, format string, args ...any) {
-	t.Helper()
-	where := fmt.Sprintf(format, args...)
-	want, unit, ok := figure(measured)
-	if !ok {
-		assert.Equal(t, measured, quote, where)
-		return
-	}
-	got, gotUnit, ok := figure(quote)
-	if !assert.True(t, ok, "%s: %q is no figure", where, quote) {
-		return
-	}
-	if unit != gotUnit && gotUnit != "" {
-		want, got = want*scale[unit], got*scale[gotUnit]
-	}
-	digits := strings.TrimLeft(strings.NewReplacer(",", "", ".", "").Replace(number.FindString(quote)), "0")
-	half := math.Pow(10, math.Floor(math.Log10(math.Max(got, 1e-12)))-float64(len(digits))+1) / 2
-	if got == 0 {
-		half = 0
-	}
-	assert.InDelta(t, want, got, half*1.0001, "%s: quoted %q, measured %q", where, quote, measured)
+// section is the output of one command.
+type section struct {
+	config  map[string]string
+	names   []string                        // of the benchmarks, in order
+	values  map[string]map[string][]float64 // by benchmark and unit
+	missing map[string]string               // "timeout", "failed" or "n/a", by benchmark
 }
 
 var (
-	number = regexp.MustCompile(`^[0-9][0-9,]*(\.[0-9]+)?`)
-	scale  = map[string]float64{"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1, "B": 1, "": 1}
+	configLine = regexp.MustCompile(`^([a-z][a-z0-9-]*): (.*)$`)
+	resultLine = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(\S.*)$`)
+	reasonLine = regexp.MustCompile(`^--- (FAIL|SKIP): Benchmark(\S+): (.*)$`)
+	timedOut   = regexp.MustCompile(`^timeout|in time|too long`)
 )
 
-// figure splits a figure such as "1.5 ms" or "1.5ms (0.3)" into number and unit.
-func figure(text string) (value float64, unit string, ok bool) {
-	text, _, _ = strings.Cut(text, " (")
-	digits := number.FindString(text)
-	unit = strings.TrimSpace(strings.TrimPrefix(text, digits))
-	value, err := strconv.ParseFloat(strings.ReplaceAll(digits, ",", ""), 64)
-	_, known := scale[unit]
-	return value, unit, err == nil && known
+func parseFigures(text string) (sections []section) {
+	for _, line := range strings.Split(text, "\n") {
+		if m := configLine.FindStringSubmatch(line); m != nil {
+			if len(sections) == 0 || len(sections[len(sections)-1].names) > 0 {
+				sections = append(sections, section{map[string]string{}, nil, map[string]map[string][]float64{}, map[string]string{}})
+			}
+			sections[len(sections)-1].config[m[1]] = m[2]
+			continue
+		}
+		if len(sections) == 0 {
+			continue
+		}
+		s := &sections[len(sections)-1]
+		if m := resultLine.FindStringSubmatch(line); m != nil {
+			if s.values[m[1]] == nil {
+				s.names, s.values[m[1]] = append(s.names, m[1]), map[string][]float64{}
+			}
+			for pair := strings.Fields(m[2]); len(pair) > 1; pair = pair[2:] {
+				v, _ := strconv.ParseFloat(pair[0], 64)
+				s.values[m[1]][pair[1]] = append(s.values[m[1]][pair[1]], v)
+			}
+		} else if m := reasonLine.FindStringSubmatch(line); m != nil {
+			switch {
+			case m[1] == "SKIP":
+				s.missing[m[2]] = "n/a"
+			case timedOut.MatchString(m[3]):
+				s.missing[m[2]] = "timeout"
+			default:
+				s.missing[m[2]] = "failed"
+			}
+		}
+	}
+	return sections
 }
 
-func TestQuoteIsComparedToItsDigits(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		measured, quote string
-		ok              bool
-	}{
-		{"93.00ns", "93 ns", true}, {"93.6ns", "93 ns", false}, {"2.601s", "2.6 s", true}, {"2.66s", "2.6 s", false},
-		{"5.84 s (421.89)", "5.84 s", true}, {"1959", "1,959", true}, {"6.25", "6", true}, {"220 B (1.68)", "220", true},
-		{"timeout", "timeout", true}, {"timeout", "3 s", false}, {"57.34ms", "0.057 s", true}, {"5", "0", false}, {"0", "0", true},
-	} {
-		fake := &testing.T{}
-		assertQuoted(fake, test.measured, test.quote, "")
-		assert.Equal(t, test.ok, !fake.Failed(), "%v", test)
+// lookUp returns a figure as documents quote it.
+func lookUp(sections []section, name string) (string, error) {
+	benchmark, unit, isFigure := strings.Cut(name, " ")
+	var figures []float64
+	var words []string // keys, and reasons for missing figures
+	for _, s := range sections {
+		if v := strings.Fields(s.config[name]); !isFigure && len(v) > 0 {
+			words = append(words, v[len(v)-1]) // without the path of a module
+		}
+		var found []string
+		for _, n := range s.names {
+			if isPart(benchmark, n) && s.values[n][unit] != nil {
+				found = append(found, n)
+				if mistakes[unit] {
+					figures = append(figures, slices.Max(s.values[n][unit]))
+				} else {
+					figures = append(figures, median(s.values[n][unit]))
+				}
+			}
+		}
+		if len(found) > 1 {
+			return "", fmt.Errorf("%q may be any of %v", name, found)
+		}
+		for n, why := range s.missing {
+			if isFigure && isPart(benchmark, n) {
+				words = append(words, why)
+			}
+		}
 	}
+	slices.Sort(words)
+	switch words = slices.Compact(words); {
+	case len(figures) > 0:
+		return format(slices.Min(figures), slices.Max(figures), unit), nil
+	case len(words) == 0:
+		return "", fmt.Errorf("%s has no figure %q", figuresFile, name)
+	default:
+		return strings.Join(words, " and "), nil
+	}
+}
+
+// isPart reports whether a benchmark has the base and all parameters of a pattern.
+func isPart(pattern, benchmark string) bool {
+	want, have := strings.Split(pattern, "/"), strings.Split(benchmark, "/")
+	return want[0] == have[0] && !slices.ContainsFunc(want, func(part string) bool { return !slices.Contains(have, part) })
+}
+
+var mistakes = map[string]bool{"early": true, "lost": true, "twice": true, "after-stop": true}
+
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+var timeUnit = regexp.MustCompile(`(?:^|-)(ns|us|ms|s)(?:/|$)`)
+
+// format returns a range, or one figure if both ends look the same.
+func format(low, high float64, unit string) string {
+	suffix := ""
+	if m := timeUnit.FindStringSubmatch(unit); m != nil {
+		nanoseconds := map[string]float64{"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[m[1]]
+		scale := 1.0
+		suffix = " ns"
+		for _, to := range []struct {
+			name string
+			size float64
+		}{{" µs", 1e3}, {" ms", 1e6}, {" s", 1e9}} {
+			if math.Abs(high*nanoseconds) >= 0.9995*to.size {
+				scale, suffix = to.size, to.name
+			}
+		}
+		low, high = low*nanoseconds/scale, high*nanoseconds/scale
+	} else if strings.HasPrefix(unit, "B/") {
+		suffix = " B"
+	}
+	from, to := digits(low), digits(high)
+	if from == to {
+		return to + suffix
+	}
+	return from + "–" + to + suffix
+}
+
+// digits formats three significant digits, or more if the integer part is longer.
+func digits(v float64) string {
+	decimals := 2
+	if size := math.Abs(v); v == math.Trunc(v) || size >= 99.95 {
+		decimals = 0
+	} else if size >= 9.995 {
+		decimals = 1
+	}
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if decimals == 0 && math.Abs(v) >= 1000 {
+		text = text[:len(text)-3] + "," + text[len(text)-3:]
+	}
+	return text
+}
+
+func TestFiguresAreQuotedAsMediansAndRanges(t *testing.T) {
+	t.Parallel()
+	sections := parseFigures("commit: abc\ncommand: first\nBenchmarkX/impl=wheel/pending=1M/procs=1 1 100 ns/op 26.5 B/timer\n" +
+		"BenchmarkX/impl=wheel/pending=1M/procs=2-2 1 60 ns/op\n\ncommit: def\nmodule-a: path v1.2.3\n" +
+		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 97.32 ns/op 26.5 B/timer\nBenchmarkX/impl=wheel/pending=1M/procs=1 1 2 ns/op\n" +
+		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 300 ns/op\nBenchmarkY/impl=b-2 1 24572 early 1600 late-ms\nBenchmarkY/impl=b-2 1 0 early 1600 late-ms\n" +
+		"--- FAIL: BenchmarkY/impl=a: timeout after 5s\n--- SKIP: BenchmarkX/impl=a: cannot\n")
+	for name, want := range map[string]string{
+		"X/pending=1M/procs=1 ns/op": "97.3–100 ns", "X/impl=wheel/procs=1 B/timer": "26.5 B", "X/procs=2 ns/op": "60 ns",
+		"Y/impl=b early": "24,572", "Y late-ms": "1.60 s", "Y/impl=a early": "timeout", "X/impl=a ns/op": "n/a",
+		"commit": "abc and def", "module-a": "v1.2.3",
+	} {
+		got, err := lookUp(sections, name)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, name)
+	}
+	for _, name := range []string{"X ns/op", "X/procs=1 ms", "Z ns/op", "X", "date"} {
+		_, err := lookUp(sections, name)
+		assert.Error(t, err, name)
+	}
+}
+
+// recentCommits is the number of commits of the engine after which the figures are too old for a
+// release.
+const recentCommits = 200
+
+// The figures are of recent commits. An old figure is a warning, and with -release a failure.
+func TestFiguresAreRecent(t *testing.T) {
+	t.Parallel()
+	report := t.Log
+	if *release {
+		report = t.Error
+	}
+	for _, s := range parseFigures(read(t, figuresFile)) {
+		commit, isDirty := strings.CutSuffix(s.config["commit"], "-dirty")
+		if isDirty {
+			report("WARNING: measured with uncommitted changes:", s.config["command"])
+		}
+		n, err := engineCommits(t, commit)
+		switch {
+		case err != nil:
+			report("WARNING: the age of the figures is unknown:", err)
+		case n > recentCommits:
+			report(fmt.Sprintf("WARNING: %d commits of the engine since %s, %s; measure again: %s", n, commit, s.config["date"], s.config["command"]))
+		default:
+			t.Logf("%d commits of the engine since %s: %s", n, commit, s.config["command"])
+		}
+	}
+}
+
+// engineCommits returns the number of commits since a commit that changed the root package or a
+// package that it imports.
+func engineCommits(t *testing.T, commit string) (int, error) {
+	t.Helper()
+	list := exec.Command("go", "list", "-deps", ".")
+	list.Dir = root
+	packages, err := list.Output()
+	require.NoError(t, err)
+	args := []string{"rev-list", "--count", commit + "..HEAD", "--", ":(exclude,glob)**/*_test.go"}
+	for _, path := range strings.Fields(string(packages)) {
+		if folder, ok := strings.CutPrefix(path+"/", module+"/"); ok {
+			args = append(args, ":(glob)"+folder+"*.go")
+		}
+	}
+	count := exec.Command("git", args...)
+	count.Dir = root
+	out, err := count.Output()
+	if err != nil {
+		return 0, fmt.Errorf("git %v: %w", args[:3], err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(out)))
 }

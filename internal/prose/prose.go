@@ -306,7 +306,9 @@ func (c *checker) scriptFile(name string) error {
 }
 
 var (
-	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	// mark matches the name of a figure, which readers do not see.
+	mark     = regexp.MustCompile(`<!-- (figure: .*?|/) -->`)
 	codeSpan = regexp.MustCompile("`[^`]*`")
 	anchor   = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
@@ -357,13 +359,15 @@ func outsideCode(text string) []string {
 	return lines
 }
 
-// proseLines is like outsideCode, and lines of tables and headings are empty as well.
+// proseLines is like outsideCode, and lines of tables and headings are empty as well. Names of
+// figures are left out.
 func proseLines(text string) []string {
 	lines := outsideCode(text)
 	for i, line := range lines {
 		if strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "<") {
 			lines[i] = ""
 		}
+		lines[i] = mark.ReplaceAllString(lines[i], "")
 	}
 	return lines
 }

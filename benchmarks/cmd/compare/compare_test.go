@@ -42,7 +42,7 @@ func TestComparison(t *testing.T) {
 	assert.Contains(t, stderr, "results in "+file)
 	written, err := os.ReadFile(file)
 	require.NoError(t, err)
-	m, err := results.Read(bytes.NewReader(written), file)
+	m, err := results.Read(bytes.NewReader(written), file, results.Compare)
 	require.NoError(t, err)
 	for _, name := range []string{
 		"Floor", "ArmStop/impl=std/pending=10", "ArmStop/impl=wheel/pending=1k",

@@ -21,14 +21,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/klauspost/cpuid/v2"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
-	"github.com/timingwheel-go/timingwheel/benchmarks/internal/machine"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 	"golang.org/x/perf/benchfmt"
@@ -175,7 +176,7 @@ func configLines(cfg config, now time.Time) []benchfmt.Config {
 	add("cpu", cpuid.CPU.BrandName)
 	add("cores", strconv.Itoa(runtime.NumCPU()))
 	add("go", runtime.Version())
-	add("commit", machine.Commit())
+	add("commit", commit())
 	add("date", now.UTC().Format(time.DateOnly))
 	add("command", cfg.command)
 	add("count", strconv.Itoa(cfg.count))
@@ -186,6 +187,13 @@ func configLines(cfg config, now time.Time) []benchfmt.Config {
 		}
 	}
 	return lines
+}
+
+// commit returns the commit of the checkout, with the suffix -dirty if there are uncommitted
+// changes, or "" if the commit is unknown.
+func commit() string {
+	out, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*").Output()
+	return strings.TrimSpace(string(out))
 }
 
 // moduleVersions returns the versions of the modules in this program.

@@ -11,22 +11,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
-// render formats a table.
-type render func(t table.Writer) string
-
-func renderer(markdown bool) render {
-	if !markdown {
-		return table.Writer.Render
-	}
-	return func(t table.Writer) string {
-		t.SetTitle("")
-		return t.RenderMarkdown()
-	}
-}
-
-// writeTargets writes a row for each target and a line with the number of each verdict.
-func writeTargets(out io.Writer, rows []evaluation, draw render) {
-	t := newTable("Targets", table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "result", "target", "verdict"})
+// targetTable returns a table with a row for each target, and a line with the number of each
+// verdict.
+func targetTable(rows []evaluation, render func(table.Writer) string) string {
+	t := newTable(table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "result", "target", "verdict"})
 	count := map[verdict]int{}
 	previous := ""
 	for _, e := range rows {
@@ -37,29 +25,26 @@ func writeTargets(out io.Writer, rows []evaluation, draw render) {
 		t.AppendRow(append(e.cells(), e.boundText(), string(e.verdict)))
 		count[e.verdict]++
 	}
-	fmt.Fprintln(out, draw(t))
-	fmt.Fprintf(out, "\n%d reached, %d not reached, %d without data\n",
+	return fmt.Sprintf("%s\n\n%d reached, %d not reached, %d without data\n", render(t),
 		count[reached], count[notReached], count[noData])
 }
 
 // writeOthers writes the comparisons without a target, if there are any.
-func writeOthers(out io.Writer, others []evaluation, draw render) {
+func writeOthers(out io.Writer, others []evaluation) {
 	if len(others) == 0 {
 		return
 	}
-	t := newTable("Also measured", table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "ratio"})
+	t := newTable(table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "ratio"})
 	for _, e := range others {
 		t.AppendRow(e.cells())
 	}
-	fmt.Fprintf(out, "\n%s\n", draw(t))
+	fmt.Fprintf(out, "\nAlso measured:\n%s\n", t.Render())
 }
 
-func newTable(title string, header table.Row) table.Writer {
+func newTable(header table.Row) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	t.Style().Title.Format = text.FormatDefault
 	t.Style().Format.Header = text.FormatDefault
-	t.SetTitle("%s", title)
 	t.AppendHeader(header)
 	t.SetColumnConfigs([]table.ColumnConfig{
 		{Name: "baseline figure", Align: text.AlignRight, AlignHeader: text.AlignRight},

@@ -66,7 +66,7 @@ func write(input, directory string) error {
 	if err != nil {
 		return err
 	}
-	m, err := results.Read(bytes.NewReader(text), input)
+	m, err := results.Read(bytes.NewReader(text), input, results.Compare)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,23 @@ func TestReportMatchesTheGoldenFile(t *testing.T) {
 	}
 }
 
+func TestPublishedReportIsThatOfTheFigures(t *testing.T) {
+	t.Parallel()
+	const published = "../../../docs/benchmarks"
+	directory := t.TempDir()
+	input := filepath.Join(directory, "figures.txt")
+	figures, err := os.ReadFile(filepath.Join(published, "figures.txt"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(input, figures, 0o644))
+	code, _, stderr := runReport("-o", directory, input)
+	require.Equal(t, exitOK, code, stderr)
+	got, err := os.ReadFile(filepath.Join(directory, "README.md"))
+	require.NoError(t, err)
+	want, err := os.ReadFile(filepath.Join(published, "README.md"))
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got), "run: make figures")
+}
+
 // textOf parses an SVG and returns its text.
 func textOf(t *testing.T, svg []byte) string {
 	t.Helper()

@@ -3,6 +3,7 @@ package results
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/perf/benchunit"
 )
@@ -21,4 +22,26 @@ func Format(v float64, unit string) string {
 	default:
 		return strconv.FormatFloat(v, 'g', 4, 64)
 	}
+}
+
+// Paragraph wraps a text at 100 columns and ends it with a newline.
+func Paragraph(text string) string {
+	const columns = 100
+	var b strings.Builder
+	width := 0
+	for _, word := range strings.Fields(text) {
+		size := utf8.RuneCountInString(word)
+		switch {
+		case width == 0:
+		case width+1+size > columns:
+			b.WriteByte('\n')
+			width = 0
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(word)
+		width += size
+	}
+	return b.String() + "\n"
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/perf/benchfmt"
 )
@@ -28,16 +29,25 @@ type Measurements struct {
 // ErrNone is returned if the input has no benchmark result.
 var ErrNone = errors.New("no benchmark result")
 
+// The commands whose output the file of published figures has.
+const (
+	BenchStd = "make bench-std"
+	Compare  = "go -C benchmarks run ./cmd/compare"
+)
+
 // Read parses the output of go test -bench. name is the name of the input in errors. Read skips
-// lines that are not results, such as the output of package testing and of the tested program. A
-// malformed result line is an error that names the line.
-func Read(in io.Reader, name string) (*Measurements, error) {
+// lines that are not results, such as the output of package testing and of the tested program, and
+// the results of other commands, if the input names commands. A malformed result line is an error
+// that names the line.
+func Read(in io.Reader, name, command string) (*Measurements, error) {
 	m := &Measurements{Config: map[string]string{}, Units: map[string][]string{}, Values: map[Series][]float64{}}
 	reader := benchfmt.NewReader(in, name)
 	for reader.Scan() {
 		switch record := reader.Result().(type) {
 		case *benchfmt.Result:
-			m.add(record)
+			if of := record.GetConfig("command"); of == "" || strings.HasPrefix(of, command) {
+				m.add(record)
+			}
 		case *benchfmt.SyntaxError:
 			return nil, record
 		}
@@ -97,6 +107,16 @@ func (m *Measurements) Median(b Benchmark, unit string) (float64, bool) {
 		return values[middle], true
 	}
 	return (values[middle-1] + values[middle]) / 2, true
+}
+
+// Provenance names the machine, the versions and the command of the figures, as far as the input
+// does.
+func (m *Measurements) Provenance() string {
+	c := m.Config
+	parts := []string{c["cpu"], c["cores"] + " cores", c["goos"] + "/" + c["goarch"], c["go"], "commit " + c["commit"], c["date"], "`" + c["command"] + "`"}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool {
+		return part == "" || part == " cores" || part == "/" || part == "commit " || part == "``"
+	}), ", ")
 }
 
 // Runs describes the number of runs behind the medians.

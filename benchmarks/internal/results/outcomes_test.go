@@ -19,7 +19,7 @@ func TestOutcomesAreReadFromAmongResults(t *testing.T) {
 		{Parse("Fill/impl=x/pending=1M"), true, "timeout after 5s, arming 1000000 timers"},
 		{Parse("Churn/impl=y/pending=1k"), false, "cannot: at all"},
 	}, all)
-	m, err := Read(strings.NewReader(text.String()), "text")
+	m, err := Read(strings.NewReader(text.String()), "text", Compare)
 	require.NoError(t, err)
 	assert.Len(t, m.Benchmarks, 1, "outcomes are not results")
 }

@@ -78,8 +78,8 @@ func TestMedianOfSeveralRuns(t *testing.T) {
 }
 
 func TestBadInputIsRefused(t *testing.T) {
-	_, err := Read(strings.NewReader("PASS\nok\n"), "standard input")
+	_, err := Read(strings.NewReader("PASS\nok\n"), "standard input", Compare)
 	require.ErrorIs(t, err, ErrNone)
-	_, err = Read(strings.NewReader("BenchmarkX 12 nonsense ns/op\n"), "standard input")
+	_, err = Read(strings.NewReader("BenchmarkX 12 nonsense ns/op\n"), "standard input", Compare)
 	require.ErrorContains(t, err, "standard input:1")
 }
