@@ -48,7 +48,7 @@ var Table = []Metric{
 		Help: "Timers whose callback or payload was claimed."},
 	{Field: "Stopped", Name: "timers_stopped_total", Kind: Counter, Unit: "timers",
 		Help: "Timers that were stopped or removed before they fired.",
-		More: "A plan that is stopped during a run counts as well."},
+		More: "A plan that is stopped during a run does not count."},
 	{Field: "Discarded", Name: "timers_discarded_total", Kind: Counter, Unit: "timers",
 		Help: "Timers that were pending when the wheel was stopped."},
 	{Field: "Postponed", Name: "timers_postponed_total", Kind: Counter, Unit: "moves",
