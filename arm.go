@@ -33,8 +33,8 @@ func armAndUnlock[T any](s *shard, deadline, now int64, v T, class arena.Word) (
 	return t
 }
 
-// ensureRecord makes sure that the inbox has a free record. It returns false if the wheel is
-// stopped. mu is held, but not while a page is allocated, nor after a panic for a full shard.
+// ensureRecord makes sure that the inbox has a free record. It reports whether the wheel runs. mu
+// is held, but not while a page is allocated, nor after a panic for a full shard.
 func (ib *inbox) ensureRecord() bool {
 	if !ib.shard.closed.Load() && (len(ib.free) > 0 || ib.refill()) {
 		return true
@@ -69,7 +69,7 @@ func (ib *inbox) armFree(deadline, now int64, class arena.Word) Timer {
 	return t
 }
 
-// refill adds free records. It returns false if the wheel is stopped.
+// refill adds free records. It reports whether it did: it fails if the wheel is stopped.
 func (ib *inbox) refill() bool {
 	for !ib.shard.closed.Load() {
 		for len(ib.free) < freeRecords {

@@ -47,7 +47,7 @@ func (l *aroundLog) counts() (called map[string]int64, ended int64) {
 	return l.called, l.ended
 }
 
-// callCounter counts the calls of its methods.
+// callCounter counts the calls to its methods.
 type callCounter struct{ timer, plan, run, funcTimer atomic.Int64 }
 
 func (c *callCounter) ofTimer()     { c.timer.Add(1) }
@@ -155,7 +155,7 @@ func TestAroundEnclosesThePackagesOwnTimers(t *testing.T) {
 	})
 }
 
-// A batch is one call of the function that gets the batches, even if the payloads are functions. In
+// A batch is one call to the function that gets the batches, even if the payloads are functions. In
 // an earlier version, all batches that followed a batch of one payload had one payload as well.
 func TestAroundGetsTheSizeOfABatch(t *testing.T) {
 	t.Parallel()
@@ -340,7 +340,7 @@ func TestAroundDoesNotAllocatePerCall(t *testing.T) {
 		})
 	}
 	require.Equal(t, 101*100, calls)
-	require.LessOrEqual(t, allocs[true], allocs[false]+1, "one for the hundred calls of an Advance")
+	require.LessOrEqual(t, allocs[true], allocs[false]+1, "one for the hundred calls in an Advance")
 }
 
 // Around may call the wheel, and the calls that it arms are its own.

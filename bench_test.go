@@ -182,7 +182,7 @@ func startMeasuring(b *testing.B) {
 	b.ResetTimer()
 }
 
-// BenchmarkPostpone measures a heartbeat: Reschedule of a random timer to a later time. On two
+// BenchmarkPostpone measures a heartbeat: Reschedule moves a random timer to a later time. On two
 // processors both goroutines choose from all timers, as in a server whose connections move between
 // processors.
 func BenchmarkPostpone(b *testing.B) {
@@ -287,7 +287,7 @@ func churnWheel(b *testing.B, n int) {
 	})
 }
 
-// BenchmarkTouch measures a heartbeat: Touch of a random FuncTimer, and Reset of a random timer of
+// BenchmarkTouch measures a heartbeat: Touch on a random FuncTimer, and Reset on a random timer of
 // package time. FuncTimers are elements of a slice, like fields of connections. Timers of package
 // time are pointers. impl=touchat reads the clock once for 256 calls, like a loop over many
 // packets.

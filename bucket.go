@@ -48,8 +48,8 @@ const (
 
 // chunkMeta describes one chunk of a bucket's list. Bit k of alive says that entry k names a timer
 // of the bucket. Entries above the highest set bit are free. Removing an entry therefore clears one
-// bit without reading the entry, and the free end of a list is reused at once. A removal needs only
-// the chunkMeta, so the entries are stored separately.
+// bit without reading the entry, and the free end of a list is reused immediately. A removal needs
+// only the chunkMeta, so the entries are stored separately.
 type chunkMeta struct {
 	prev, next uint32 // neighbours in the bucket's list; 0: none
 	bucket     uint32 // id of the bucket

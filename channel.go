@@ -22,7 +22,7 @@ type ChannelTimer struct {
 }
 
 // After returns a channel on which the current time is sent once, d from now or up to one tick
-// later, and never earlier. A zero or negative d means at once. After costs less than
+// later, and never earlier. If d is zero or negative, it is due immediately. After costs less than
 // NewChannelTimer but cannot be stopped: the wheel keeps the timer until d has passed. If the value
 // may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
@@ -32,28 +32,28 @@ func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 }
 
 // NewChannelTimer returns a timer that sends the current time on its channel once, d from now or up
-// to one tick later, and never earlier. A zero or negative d means at once. The wheel keeps the
-// timer until it fires or is stopped, even if the program no longer refers to it. On a stopped
-// wheel nothing is sent.
+// to one tick later, and never earlier. If d is zero or negative, it is due immediately. The wheel
+// keeps the timer until it fires or is stopped, even if the program no longer refers to it. On a
+// stopped wheel nothing is sent.
 func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.C = t.emitter.start(tw, d)
 	return t
 }
 
-// Stop stops the timer. It returns true if it prevented the timer from firing, or if it removed a
-// value from C that was not received. It returns false if the value was received, or if the timer
-// was stopped. A receive from C then blocks until a Reset. If the wheel was stopped, Stop returns
-// true only if it removed a value.
+// Stop stops the timer. It reports whether it prevented the timer from firing or removed a value
+// from C that was not received. It returns false if the value was received, or if the timer was
+// stopped. A receive from C then blocks until a Reset. If the wheel was stopped, Stop returns true
+// only if it removed a value.
 func (t *ChannelTimer) Stop() bool {
 	t.emitter.mustBeMade("Stop", "ChannelTimer")
 	return t.emitter.stop()
 }
 
 // Reset makes the timer fire d from now or up to one tick later, whether it is pending, has fired
-// or was stopped. A zero or negative d means at once. A value in C that was not received is
-// removed. Reset returns what [ChannelTimer.Stop] would have returned. If the wheel was stopped,
-// Reset arms nothing. Moving a pending timer later allocates nothing.
+// or was stopped. If d is zero or negative, it is due immediately. A value in C that was not
+// received is removed. Reset returns what [ChannelTimer.Stop] would have returned. If the wheel was
+// stopped, Reset arms nothing. Moving a pending timer later allocates nothing.
 func (t *ChannelTimer) Reset(d time.Duration) bool {
 	t.emitter.mustBeMade("Reset", "ChannelTimer")
 	return t.emitter.reset(d)
@@ -172,7 +172,7 @@ func (e *emitter) skipTo(now int64) {
 
 func (e *emitter) mustBeMade(method, kind string) {
 	if e.c == nil {
-		panic("timingwheel: " + method + " of a " + kind + " that was not made by New" + kind)
+		panic("timingwheel: " + method + " called on a " + kind + " that was not made by New" + kind)
 	}
 }
 
@@ -244,7 +244,7 @@ func (e *emitter) disarmed(pending bool) bool {
 	return active
 }
 
-// empty removes the value in the channel. It returns false if there was none.
+// empty removes the value in the channel and reports whether there was one.
 func (e *emitter) empty() bool {
 	select {
 	case <-e.c:
@@ -256,8 +256,8 @@ func (e *emitter) empty() bool {
 
 // Sleep blocks until d has passed, or up to one tick longer, and returns nil. If ctx ends first,
 // Sleep returns ctx.Err(). If the wheel is stopped before or during the call, Sleep returns
-// [ErrStopped]. A zero or negative d returns at once: ctx.Err() if ctx has ended, and nil
-// otherwise. A Flush of the wheel ends a Sleep early, with nil. Sleep panics if ctx is nil.
+// [ErrStopped]. If d is zero or negative, Sleep returns immediately: ctx.Err() if ctx has ended,
+// and nil otherwise. The wheel's Flush ends a Sleep early, with nil. Sleep panics if ctx is nil.
 //
 // Do not call Sleep in a callback of a wheel that is Manual or has the [Inline] executor, because
 // the callback would block the wheel that is to wake it.

@@ -102,7 +102,7 @@ var channelFaces = map[string]func(tw *TimingWheel, d time.Duration) <-chan time
 		timer.Reset(d)
 		return timer.C
 	},
-	"Reset of a ticker": func(tw *TimingWheel, d time.Duration) <-chan time.Time {
+	"a ticker's Reset": func(tw *TimingWheel, d time.Duration) <-chan time.Time {
 		ticker := tw.NewTicker(time.Hour)
 		ticker.Reset(max(d, 1))
 		return ticker.C
@@ -201,8 +201,8 @@ func TestManualModeSendsTheWheelsClock(t *testing.T) {
 func TestChannelTimerNotMadeByNewTimerPanics(t *testing.T) {
 	t.Parallel()
 	var timer ChannelTimer
-	assert.PanicsWithValue(t, "timingwheel: Stop of a ChannelTimer that was not made by NewChannelTimer", func() { timer.Stop() })
-	assert.PanicsWithValue(t, "timingwheel: Reset of a ChannelTimer that was not made by NewChannelTimer", func() { timer.Reset(time.Second) })
+	assert.PanicsWithValue(t, "timingwheel: Stop called on a ChannelTimer that was not made by NewChannelTimer", func() { timer.Stop() })
+	assert.PanicsWithValue(t, "timingwheel: Reset called on a ChannelTimer that was not made by NewChannelTimer", func() { timer.Reset(time.Second) })
 }
 
 // A timer or ticker can be stopped and reset between its claim and the send, or while an executor
@@ -210,9 +210,9 @@ func TestChannelTimerNotMadeByNewTimerPanics(t *testing.T) {
 func TestNothingIsSentAfterAClaimThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(tw *TimingWheel, e *emitter) (pending bool){
-		"Stop":              func(_ *TimingWheel, e *emitter) bool { return e.stop() },
-		"Reset":             func(_ *TimingWheel, e *emitter) bool { return e.reset(time.Hour) },
-		"Stop of the wheel": func(tw *TimingWheel, e *emitter) bool { tw.Stop(); return !e.stop() },
+		"Stop":             func(_ *TimingWheel, e *emitter) bool { return e.stop() },
+		"Reset":            func(_ *TimingWheel, e *emitter) bool { return e.reset(time.Hour) },
+		"the wheel's Stop": func(tw *TimingWheel, e *emitter) bool { tw.Stop(); return !e.stop() },
 	} {
 		for _, claimed := range []bool{true, false} {
 			for _, periodic := range []bool{false, true} {
@@ -422,7 +422,7 @@ func raceChannel(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 }
 
 // Goroutines stop, reset and receive from one timer. For each setting exactly one thing happens:
-// its value is received, or one call of Stop or Reset returns true.
+// its value is received, or one call to Stop or Reset returns true.
 func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {

@@ -20,7 +20,7 @@ import (
 // costs a goroutine. Use package context instead if other code derives many such contexts.
 // docs/contexts.md lists all differences.
 //
-// A Flush of the wheel ends the context. If the wheel is stopped, a timer of the runtime takes over
+// The wheel's Flush ends the context. If the wheel is stopped, a timer of the runtime takes over
 // the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In
 // Manual mode the deadline is on the wheel's clock. If a Manual wheel is stopped, the time that
 // remains passes in real time. WithTimeout panics if parent is nil.
@@ -79,8 +79,8 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 
 // deadlineContext is a context with a timer of a wheel.
 //
-// Before the first call of Done nothing is registered with the parent, and Err asks the parent. The
-// first call of Done makes the signal, whose channel is closed with the parent's.
+// Before the first call to Done nothing is registered with the parent, and Err asks the parent. The
+// first call to Done makes the signal, whose channel is closed with the parent's.
 //
 // Package context registers its contexts with this one through the method AfterFunc. It reads the
 // cause from a context of its own, which Value returns after the end.
@@ -91,10 +91,10 @@ type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
-	// phase is nil until the first call of Done or the end. It is written under mu, after signal.
+	// phase is nil until the first call to Done or the end. It is written under mu, after signal.
 	phase atomic.Pointer[phase]
 	// signal has the channel: a doneChan, a context of package context below parent or, if the
-	// context ended before the first call of Done, any context that has ended.
+	// context ended before the first call to Done, any context that has ended.
 	signal context.Context
 
 	mu    sync.Mutex
@@ -138,7 +138,7 @@ func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 
 // arm sets the timer. On a stopped wheel it sets a timer of the runtime instead.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
-	c.mu.Lock() // the timer may fire at once
+	c.mu.Lock() // the timer may fire immediately
 	deadline, now := tw.engine.config.Instant(c.deadline)
 	c.timer = armAndUnlock(tw.engine.pickAndLock(), deadline, now, end, arena.Lasting)
 	stopped := c.timer == Timer{}
@@ -362,8 +362,8 @@ func (c *deadlineContext) addDependent(f func()) *list.Element {
 	return p.dependents.PushBack(f)
 }
 
-// drop removes a dependent. It returns false if the dependent was removed before or the context has
-// ended.
+// drop removes a dependent. It reports whether it did: it fails if the dependent was removed before
+// or the context has ended.
 func (c *deadlineContext) drop(d *list.Element) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -247,7 +247,7 @@ func TestMethodsDoNotTakeTheParentsLock(t *testing.T) {
 	}
 }
 
-// freshDone returns a new channel from each call of Done. All are closed at its end.
+// freshDone returns a new channel from each call to Done. All are closed at its end.
 type freshDone struct{ plainContext }
 
 func (c *freshDone) Done() <-chan struct{} {

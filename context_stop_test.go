@@ -39,7 +39,7 @@ func newStoppedFamily(tw *TimingWheel, parent context.Context, d time.Duration) 
 	f.add(context.WithTimeout(context.WithValue(ctx, testKey(1), 1), d+time.Hour))
 	f.add(tw.WithTimeout(ctx, d+time.Hour))
 	f.add(tw.WithTimeout(context.WithValue(ctx, testKey(1), 1), d+time.Hour))
-	f.add(tw.WithTimeoutCause(parent, d, errCause)) // no call of Done before the end
+	f.add(tw.WithTimeoutCause(parent, d, errCause)) // no call to Done before the end
 	return f
 }
 

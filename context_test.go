@@ -88,7 +88,7 @@ func passDeadline(d time.Duration) {
 	synctest.Wait()
 }
 
-// together runs n calls of f at the same time, as closely as possible.
+// together makes n calls to f at the same time, as closely as possible.
 func together(n int, f func(k int)) {
 	var ready atomic.Int32
 	var all sync.WaitGroup
@@ -161,7 +161,7 @@ func TestCancelEndsTheContextAndReleasesItsTimer(t *testing.T) {
 		assert.Equal(t, done, ctx.Done(), "Done must always return the same channel")
 		assert.Equal(t, 1, tw.Len())
 		cancel()
-		assert.Zero(t, tw.Len(), "cancel must release the timer at once")
+		assert.Zero(t, tw.Len(), "cancel must release the timer immediately")
 		assertEnded(t, ctx, context.Canceled, context.Canceled)
 		cancel()
 		time.Sleep(2 * time.Hour)
@@ -285,7 +285,7 @@ type namedKey struct{}
 
 func (namedKey) String() string { return "the key" }
 
-// Concurrent first calls of Done return the same channel.
+// Concurrent first calls to Done return the same channel.
 func TestRaceFirstCallsOfDoneReturnOneChannel(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -348,7 +348,7 @@ func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
 			cancel()
 			<-begun
 			assert.False(t, stop(), "the function is running")
-			after(ctx, func() { // starts at once and takes the lock
+			after(ctx, func() { // starts immediately and takes the lock
 				mu.Lock()
 				defer mu.Unlock()
 				ran <- struct{}{}

@@ -89,7 +89,7 @@ var children = map[string]func(tw *TimingWheel, parent context.Context) (child c
 	},
 }
 
-// When cancel of a context of the wheel returns, its children have ended, also if contexts of both
+// When cancel of a context of the wheel returns, its children have ended, even if contexts of both
 // packages alternate. A goroutine of package context may still be ending the last one.
 func TestCancelEndsTheChildrenAtOnce(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestCancelledContextsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// After the end of a parent of package context, the first call of any method of a context of the
+// After the end of a parent of package context, the first call to any method of a context of the
 // wheel shows the end, however far below the parent it is.
 func TestFirstCallAfterTheParentsEndShowsTheEnd(t *testing.T) {
 	t.Parallel()

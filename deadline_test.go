@@ -34,7 +34,7 @@ func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	s.AtFunc(modelStart.Add(d), s.note("at"))
 	later, earlier := s.after(d/2, "later"), s.after(math.MaxInt64, "earlier")
 	if !later.Reschedule(d) || !earlier.Reschedule(d) {
-		t.Fatal("Reschedule of a pending timer returned false")
+		t.Fatal("Reschedule returned false for a pending timer")
 	}
 	want := "after at later earlier"
 	if rounded == end {

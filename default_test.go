@@ -105,9 +105,9 @@ func setDefaultRefusesBadWheels(t *testing.T) {
 	stopped.Stop()
 	require.NoError(t, shut.Shutdown(t.Context()))
 	for message, wheels := range map[string][]*TimingWheel{
-		"timingwheel: SetDefault of a nil wheel; it must be running":       {nil},
-		"timingwheel: SetDefault of a Manual wheel; it must run by itself": {startWheel(t, Options{Manual: true})},
-		"timingwheel: SetDefault of a stopped wheel; it must be running":   {stopped, shut},
+		"timingwheel: SetDefault with a nil wheel; it must be running":       {nil},
+		"timingwheel: SetDefault with a Manual wheel; it must run by itself": {startWheel(t, Options{Manual: true})},
+		"timingwheel: SetDefault with a stopped wheel; it must be running":   {stopped, shut},
 	} {
 		for _, tw := range wheels {
 			require.PanicsWithValue(t, message, func() { SetDefault(tw) })

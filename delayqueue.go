@@ -18,8 +18,8 @@ const neverDue = math.MaxInt64 // 292 years: no timer is set for it
 // DelayQueue has the outline of Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap
 // under one lock, and the leader-follower pattern, in which only one of many waiting takers has a
 // timer. In the original, followers wait on a condition variable. A goroutine cannot wait for a
-// condition variable and a context at once, so here the takers form a queue. The front taker is the
-// leader, and only the leader is ever woken:
+// condition variable and a context at the same time, so here the takers form a queue. The front
+// taker is the leader, and only the leader is ever woken:
 //
 //	D1  If there are a waiting taker and an element, the front taker looks at the queue no later
 //	    than the head is due: its timer is set for the head or for an earlier time, or its channel
@@ -91,17 +91,17 @@ func (e *Delayed[T]) Due() (due time.Time, ok bool) {
 }
 
 // Push adds v, which is due once delay has passed, and returns its handle. If delay is zero, v is
-// due at once. If delay is negative, v is due at once and goes ahead of elements that are due now.
-// A delay beyond the clock's range of 292 years never passes. Push is O(log n) and never blocks.
+// due immediately. If delay is negative, v also goes ahead of elements that are due now. A delay
+// beyond the clock's range of 292 years never passes. Push is O(log n) and never blocks.
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.addLocked(&element[T]{queue: q, value: v}, clock.Saturated(q.nowLocked(), int64(delay)))
 }
 
-// PushAt adds v, which is due at t, and returns its handle. A t that has passed is due at once. For
-// a t without a monotonic reading the wall clock is read once, and later steps of it do not move
-// the element. PushAt is O(log n) and never blocks.
+// PushAt adds v, which is due at t, and returns its handle. If t has passed, v is due immediately.
+// For a t without a monotonic reading the wall clock is read once, and later steps of it do not
+// move the element. PushAt is O(log n) and never blocks.
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,8 +159,8 @@ func (q *DelayQueue[T]) Drain(max int) []T {
 	return values
 }
 
-// Remove removes e, due or not, and returns true. It returns false if e is not in this queue. If
-// several calls race for e, including calls that take it, exactly one gets it. O(log n).
+// Remove removes e, due or not. It reports whether e was in this queue. If several calls race for
+// e, including calls that take it, exactly one gets it. O(log n).
 func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,8 +171,8 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	return held
 }
 
-// Reset makes e due once delay has passed from now, as if it were pushed anew, and returns true. It
-// returns false and does nothing if e is not in this queue. O(log n).
+// Reset makes e due once delay has passed from now, as if it were pushed anew. It reports whether e
+// is in this queue, and otherwise does nothing. O(log n).
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -134,7 +134,7 @@ func TestDelayQueueReleasesValues(t *testing.T) {
 	}
 }
 
-// taken is the result of a call of Take and its time since the start of the test.
+// taken is the result of a call to Take and its time since the start of the test.
 type taken struct {
 	v   string
 	at  time.Duration

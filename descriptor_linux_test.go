@@ -24,9 +24,8 @@ func timerDescriptors(t *testing.T) (n int) {
 	return n
 }
 
-// A wheel has one descriptor, whatever the number of its shards, and one goroutine while a timer is
-// near, and neither before nor after the wheel's Stop. Not parallel: the counts are those of the
-// process.
+// A wheel has one descriptor for any number of shards, and one goroutine while a timer is near, and
+// neither before nor after the wheel's Stop. Not parallel: the counts are those of the process.
 func TestDescriptorIsOpenOnlyWhileATimerIsNear(t *testing.T) {
 	files, goroutines := timerDescriptors(t), runtime.NumGoroutine()
 	none := func() bool { return timerDescriptors(t) == files && runtime.NumGoroutine() <= goroutines }

@@ -18,15 +18,15 @@ const driverActive = -1
 //
 //	at            meaning                        changes to
 //	never         off                            a tick: the first timer was armed
-//	a tick        the alarm is set for the tick  an earlier tick: set by an arm or by unlock;
+//	a tick        the alarm is set for the tick  an earlier tick: set by arming or by unlock;
 //	                                             never: set by drain
 //	driverActive  a driver starts or runs        a tick or never: set by reset, once all expired
 //	                                             buckets are taken
 //
 // Each state changes to driverActive when the alarm goes off, and when it is set to a tick that has
 // begun. The wheel's Stop turns the alarm off in each state. Changes to a later tick or never are
-// made under owner.mu as well as inbox.mu. A Stop of a timer does not move the alarm, because that
-// costs as much as an arm and a stop together.
+// made under owner.mu as well as inbox.mu. Stopping a timer does not move the alarm, because that
+// costs as much as arming and stopping a timer.
 type driverAlarm struct {
 	at atomic.Int64 // written under inbox.mu
 

@@ -31,7 +31,7 @@ func TestIdleWheelIsNeverWoken(t *testing.T) {
 	}
 }
 
-// One timer costs one wake-up for each level that it passes, whatever the number of laps.
+// One timer costs one wake-up for each level that it passes, regardless of the number of laps.
 func TestWakeupsOfOneFarTimer(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
@@ -65,8 +65,8 @@ func TestRoundsCostNoWakeupsOnFakeTime(t *testing.T) {
 	})
 }
 
-// Connections beat once a second for a day, with a timeout of 30 s. The driver wakes at most once
-// for each 30 s, not once for each beat.
+// Connections send a heartbeat every second for a day, with a timeout of 30 s. The driver wakes at
+// most once every 30 s, not once per heartbeat.
 func TestWakeupsOfPostponedTimers(t *testing.T) {
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		// The beats are between two ticks. At a tick the driver might run before or after the beat.

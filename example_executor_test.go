@@ -120,7 +120,7 @@ func ExampleLimit() {
 	<-started
 	select {
 	case <-started:
-		fmt.Println("three at once")
+		fmt.Println("three run")
 	case <-time.After(10 * time.Millisecond):
 		fmt.Println("two run, pending:", tw.Len())
 	}

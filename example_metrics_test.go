@@ -45,7 +45,7 @@ func ExampleOptions_onPanic() {
 	// panics: 1
 }
 
-// Around counts the calls of each function, by name. It defers what it does after run, so that a
+// Around counts the calls to each function, by name. It defers what it does after run, so that a
 // call which panics counts as well.
 func ExampleOptions_around() {
 	calls := map[string]int{}

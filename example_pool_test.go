@@ -87,7 +87,7 @@ type namedConn string
 func (c namedConn) Close() error { fmt.Println("close", c); return nil }
 
 // A connection pool evicts idle connections. A connection that Get returns is never closed by the
-// pool, because Stop of its timer has returned true.
+// pool, because its timer's Stop has returned true.
 func ExampleTimeouts_connectionPool() {
 	pool, err := newConnPool(timingwheel.Options{Manual: true}, time.Minute)
 	if err != nil {

@@ -79,14 +79,14 @@ func ExampleTimingWheel_AfterFunc() {
 	tw, pass := newManual(timingwheel.Options{})
 	tw.AfterFunc(3*time.Second, func() { fmt.Println("after 3 s") })
 	tw.AfterFunc(time.Second, func() { fmt.Println("after 1 s") })
-	tw.AfterFunc(0, func() { fmt.Println("at once") })
+	tw.AfterFunc(0, func() { fmt.Println("immediately") })
 
 	fmt.Println("pending:", tw.Len())
 	fmt.Println("ran:", pass(2*time.Second))
 	fmt.Println("ran:", pass(2*time.Second))
 	// Output:
 	// pending: 3
-	// at once
+	// immediately
 	// after 1 s
 	// ran: 2
 	// after 3 s
@@ -98,7 +98,7 @@ func ExampleTimingWheel_AtFunc() {
 	tw, pass := newManual(timingwheel.Options{Start: start})
 	report := func() { fmt.Println("report at", tw.Now().Format(time.TimeOnly)) }
 	tw.AtFunc(start.Add(90*time.Minute), report)
-	tw.AtFunc(start.Add(-time.Hour), report) // the time has passed: at once
+	tw.AtFunc(start.Add(-time.Hour), report) // the time has passed: immediately
 
 	for range 4 {
 		pass(30 * time.Minute)
@@ -202,7 +202,7 @@ func ExampleFuncTimer() {
 	// pending: 1
 }
 
-// A connection has no deadline until the first call of Reset.
+// A connection has no deadline until the first call to Reset.
 func ExampleFuncTimer_InitStopped() {
 	tw, pass := newManual(timingwheel.Options{})
 
@@ -257,7 +257,7 @@ func ExampleFuncTimer_StopWait() {
 	// file can be closed: true
 }
 
-// Before a program ends, it performs at once what its timers would have done later.
+// Before a program ends, it performs immediately what its timers would have done later.
 func ExampleTimingWheel_Flush() {
 	tw, _ := newManual(timingwheel.Options{})
 	for _, key := range []string{"a", "b"} {

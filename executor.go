@@ -22,7 +22,7 @@ import (
 // because the wheel hands over no other callback of the shard meanwhile.
 //
 // f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
-// stopped or rescheduled, and f then does nothing. A call of Go may be under way when
+// stopped or rescheduled, and f then does nothing. A call to Go may be under way when
 // [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. Functions that
 // are called later do nothing.
 type Executor interface{ Go(f func()) }
@@ -142,7 +142,7 @@ type dueCalls struct {
 	queue   pool.Queue[Timer]
 	handed  list.List // of []Timer: batches whose functions have not begun
 	serving bool      // a goroutine hands over
-	going   int       // calls of Executor.Go that have not returned
+	going   int       // calls to Executor.Go that have not returned
 	running int       // callbacks, or batches, that have begun and not returned
 	free    []Timer   // memory of a batch
 	idle    pool.Idle
@@ -176,7 +176,7 @@ func (c *dueCalls) Wake() {
 }
 
 // serve takes up to most timers off the queue and returns how many it has run or handed over. mu is
-// held before and after, also if a callback or Executor.Go unwinds.
+// held before and after, even if a callback or Executor.Go unwinds.
 func (c *dueCalls) serve(most int) (n int) {
 	for most > 0 && c.queue.Len() > 0 {
 		b := c.queue.Pop(c.free, c.engine.perCall)

@@ -321,7 +321,7 @@ func TestFlushLeavesTimersThatItsCallbacksArm(t *testing.T) {
 	}
 }
 
-// Inline runs the callbacks of a shard one after the other, also if more timers are due, after a
+// Inline runs the callbacks of a shard one after the other, even if more timers are due, after a
 // Flush, and if the alarm goes off meanwhile.
 func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
 	t.Parallel()
@@ -452,7 +452,7 @@ func TestGoexitLosesNothingButItsCallback(t *testing.T) {
 				}
 				assert.EqualValues(t, 3*(100+66), ran.Load())
 				_, ended := log.counts()
-				assert.EqualValues(t, 300, ended, "calls of which Around has seen the end")
+				assert.EqualValues(t, 300, ended, "calls whose end Around has seen")
 				verifyShards(t, tw.engine)
 				require.NoError(t, tw.Shutdown(t.Context()))
 			})

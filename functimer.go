@@ -23,9 +23,9 @@ type FuncTimer struct {
 }
 
 // NewFuncTimer returns a timer that is armed to call f once, d from now or up to one tick later,
-// and never earlier. A zero or negative d means at once. [Options.Executor] decides on which
-// goroutine f runs. On a stopped wheel the timer is not armed and cannot be. NewFuncTimer panics if
-// f is nil.
+// and never earlier. If d is zero or negative, the timer is due immediately. [Options.Executor]
+// decides on which goroutine f runs. On a stopped wheel the timer is not armed and cannot be.
+// NewFuncTimer panics if f is nil.
 func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	t := new(FuncTimer)
 	t.Init(tw, d, f)
@@ -52,15 +52,15 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 		panic("timingwheel: FuncTimer with a nil function")
 	}
 	if t.timer.ref.Load() != nil {
-		panic("timingwheel: Init of a FuncTimer that was initialised before")
+		panic("timingwheel: Init called on a FuncTimer that was initialised before")
 	}
 	t.timer.init(tw.engine, f)
 }
 
-// Reset arms the timer to call its function once, d from now or up to one tick later. A zero or
-// negative d means at once. Reset returns true if the timer was armed; the function is then not
-// called for the old deadline. It returns false if the timer had fired or was stopped. The function
-// may then still be running, and the next call does not wait for it, so two calls may overlap.
+// Reset arms the timer to call its function once, d from now or up to one tick later. If d is zero
+// or negative, it is due immediately. Reset reports whether the timer was armed; if it was, the
+// function is not called for the old deadline. If the timer had fired, the function may then still
+// be running, and the next call does not wait for it, so two calls may overlap.
 //
 // On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
 // initialised, and if a shard already has 2^29 timers. Reset waits for no callback. Moving the
@@ -68,7 +68,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 func (t *FuncTimer) Reset(d time.Duration) bool {
 	ref := t.timer.ref.Load()
 	if ref == nil {
-		panic("timingwheel: Reset of a FuncTimer that was not initialised")
+		panic("timingwheel: Reset called on a FuncTimer that was not initialised")
 	}
 	now := ref.shard.config.Read()
 	if t.timeout.Load() != int64(d) { // a load costs less than a store
@@ -77,11 +77,11 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	return t.timer.resetTo(clock.Later(now, int64(d)), now, arena.Counted)
 }
 
-// Touch postpones an armed timer and returns true. The new deadline is d from now, where d is that
-// of the last Reset or Init. The function is not called before the new deadline. A deadline that is
-// already later stays. If the timer has fired or was stopped, or its wheel was stopped, Touch
-// returns false and arms nothing. If Touch races with the expiry, either Touch returns true and the
-// function is not called yet, or Touch returns false.
+// Touch postpones the timer and reports whether it was armed. The new deadline is d from now, where
+// d is the duration of the last Reset or Init. The function is not called before the new deadline.
+// A deadline that is already later stays. If the timer has fired or was stopped, or its wheel was
+// stopped, Touch returns false and arms nothing. If Touch races with the expiry, either Touch
+// returns true and the function is not called yet, or Touch returns false.
 //
 // Touch reads the clock once. Except in Manual mode it takes no lock.
 func (t *FuncTimer) Touch() bool {
@@ -129,7 +129,7 @@ func (t *FuncTimer) touch(now int64) bool {
 	}
 }
 
-// Stop stops the timer and returns true if it was armed: the function is then not called. It
+// Stop stops the timer and reports whether it was armed: if so, the function is not called. Stop
 // returns false if the timer has fired or was stopped, or its wheel was stopped. Stop does not wait
 // for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
 func (t *FuncTimer) Stop() bool {
@@ -137,10 +137,10 @@ func (t *FuncTimer) Stop() bool {
 	return stopped
 }
 
-// StopWait stops the timer and waits until no call of its function is under way. Once StopWait has
+// StopWait stops the timer and waits until no call to its function is under way. Once StopWait has
 // returned nil, the function does not run until a later Reset. A Reset that comes while StopWait
 // waits is stopped as well, or StopWait also waits for its call. If no call is under way, StopWait
-// returns nil at once, even if ctx has ended.
+// returns nil immediately, even if ctx has ended.
 //
 // If ctx ends first, StopWait returns ctx.Err(). The function may then be running, and such a Reset
 // may have armed the timer. If the function itself calls StopWait, it waits for itself until ctx

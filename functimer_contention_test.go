@@ -36,8 +36,8 @@ func contended(t *testing.T, tw *TimingWheel, f func()) {
 	s.inbox.mu.Unlock()
 }
 
-// An owner that is preempted while it holds inbox.mu delays no call (G15), and results are exact. A
-// Reset to a later deadline, a Touch and a Stop need no lock. Other Resets arm on another shard.
+// An owner that is preempted while it holds inbox.mu delays no call (G15), and results are exact.
+// Stop, Touch and a Reset to a later deadline need no lock. Other Resets arm on another shard.
 func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 2}, func(t *testing.T, tw *TimingWheel) {

@@ -56,7 +56,7 @@ func (m *model) resetFunc(e *modelTimer, d time.Duration) {
 	pending := e.at >= 0
 	m.sut.sendTo(e.shard)
 	if got := e.fn.Reset(d); got != pending {
-		m.failf("Reset of FuncTimer %d: %v", e.id, got)
+		m.failf("FuncTimer %d: Reset: %v", e.id, got)
 	}
 	e.fn.timeout = int64(d)
 	if m.stopped {
@@ -75,7 +75,7 @@ func (m *model) resetFunc(e *modelTimer, d time.Duration) {
 // touchFunc touches e with the reading of the clock at. touch calls Touch or TouchFrom.
 func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
 	if got := touch(); got != (e.at >= 0) {
-		m.failf("Touch of FuncTimer %d: %v", e.id, got)
+		m.failf("FuncTimer %d: Touch: %v", e.id, got)
 	}
 	deadline := clock.Saturated(at, max(e.fn.timeout, 0))
 	tick := deadline / int64(m.cfg.tick)
@@ -92,12 +92,12 @@ func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
 }
 
 // stopWaitFunc calls StopWait with a context that has ended, because the caller may be inside a
-// call of the timer's function.
+// call to the timer's function.
 func (m *model) stopWaitFunc(e *modelTimer) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := e.fn.StopWait(ctx); (err != nil) != (e.fn.calls+e.flushed > 0) {
-		m.failf("StopWait of FuncTimer %d with %d calls under way: %v", e.id, e.fn.calls, err)
+		m.failf("FuncTimer %d with %d calls under way: StopWait: %v", e.id, e.fn.calls, err)
 	}
 	if e.at >= 0 {
 		m.forget(e)

@@ -94,11 +94,11 @@ func TestFuncTimerBeforeItIsInitialisedOrArmed(t *testing.T) {
 	assert.False(t, ft.TouchFrom(time.Now()))
 	_, ok := ft.Deadline()
 	assert.False(t, ok)
-	assert.PanicsWithValue(t, "timingwheel: Reset of a FuncTimer that was not initialised", func() { ft.Reset(1) })
+	assert.PanicsWithValue(t, "timingwheel: Reset called on a FuncTimer that was not initialised", func() { ft.Reset(1) })
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		assert.PanicsWithValue(t, "timingwheel: FuncTimer with a nil function", func() { tw.NewFuncTimer(1, nil) })
 		assert.PanicsWithValue(t, "timingwheel: FuncTimer with a nil wheel", func() { new(FuncTimer).Init(nil, 1, func() {}) })
-		assert.PanicsWithValue(t, "timingwheel: Init of a FuncTimer that was initialised before", func() {
+		assert.PanicsWithValue(t, "timingwheel: Init called on a FuncTimer that was initialised before", func() {
 			tw.NewFuncTimer(time.Hour, func() {}).Init(tw, 1, boom)
 		})
 		var ft FuncTimer
@@ -115,8 +115,8 @@ func TestFuncTimerBeforeItIsInitialisedOrArmed(t *testing.T) {
 	})
 }
 
-// A Touch that moves the deadline within the tick in which the wheel looks at the timer costs one
-// more look.
+// Touch may move the deadline within the tick in which the wheel looks at the timer. The wheel then
+// looks at it once more.
 func TestTouchWithinATickPostponesOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
@@ -131,8 +131,8 @@ func TestTouchWithinATickPostponesOnce(t *testing.T) {
 	})
 }
 
-// A Touch that races with a Reset to a shorter timeout uses the old timeout or the new one. The
-// deadline of a Reset that comes last holds.
+// A call to Touch that races with a Reset to a shorter timeout uses the old timeout or the new one.
+// The deadline of a Reset that comes last holds.
 func TestRaceTouchDoesNotUndoAShorterReset(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
@@ -193,7 +193,7 @@ func TestRaceTouchedFuncTimerIsAlwaysPending(t *testing.T) {
 	ft.Stop()
 }
 
-// Touches race with the expiry. After a Touch that returned true, the function is not called before
+// Touches race with the expiry. After Touch has returned true, the function is not called before
 // the whole timeout has passed.
 func TestRaceCallIsNotEarlyAfterATouch(t *testing.T) {
 	t.Parallel()

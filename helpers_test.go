@@ -366,7 +366,7 @@ func withLimit(opts Options) Options {
 	return opts
 }
 
-// executors are all executors except held, so they run callbacks without a call of the test.
+// executors are all executors except held, so they run callbacks without the help of the test.
 var executors = map[string]func(testing.TB) Executor{
 	"default":    func(testing.TB) Executor { return nil },
 	"limit 1":    func(testing.TB) Executor { return limitOf(1) },

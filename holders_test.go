@@ -199,7 +199,7 @@ func TestTicksDoNotChangeTheSample(t *testing.T) {
 }
 
 // A touched FuncTimer keeps its sample when the wheel looks at it. The wheel is not Manual, because
-// in Manual mode a Touch works like a Reset.
+// in Manual mode Touch works like Reset.
 func TestProfileFollowsTouchedTimers(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{ProfileRate: 1})

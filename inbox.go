@@ -81,7 +81,7 @@ func (ib *inbox) stage(i uint32, tick int64) {
 }
 
 // stagePostponed stages a timer that was postponed while it was due. A bucket may contain it again,
-// hence Listed. It returns false if the word has changed or the wheel is stopped.
+// hence Listed. It reports whether it did: not if the word has changed or the wheel is stopped.
 func (ib *inbox) stagePostponed(pg *arena.Page, i uint32, w arena.Word) bool {
 	ib.mu.Lock()
 	defer ib.mu.Unlock()
@@ -181,8 +181,8 @@ type removalStack struct {
 	head atomic.Uint64 // upper half: the number of records; lower half: the first record plus 1
 }
 
-// removalGroup is the number of removals at which a Stop or the end of a batch calls tryDrain, and
-// the number of records that the owner frees at a time.
+// removalGroup is the number of removals at which Timer.Stop or the end of a batch calls tryDrain,
+// and the number of records that the owner frees at a time.
 const removalGroup = 32
 
 const linkMask = 1<<32 - 1

@@ -101,8 +101,8 @@ func TestStopInTheInboxDoesNotTouchTheWheel(t *testing.T) {
 	}
 }
 
-// While a Stop has swapped the word but has not yet cleared the payload, the owner must not free
-// the record.
+// While a call to Stop has swapped the word but has not yet cleared the payload, the owner must not
+// free the record.
 func TestRecordIsNotReusedBeforeItsStopEnds(t *testing.T) {
 	t.Parallel()
 	s, sh := newRecordingWheelAndShard(t, Options{})

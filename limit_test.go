@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gauge counts what runs at once.
+// gauge counts what runs at the same time.
 type gauge struct{ now, most atomic.Int32 }
 
 func (g *gauge) enter() {
@@ -180,7 +180,7 @@ func TestWheelAdvancesWhileTheLimitIsReached(t *testing.T) {
 		tw.AfterFunc(0, func() { <-gate })
 		var ran int
 		const n = 5 * quantum
-		for k := range n { // more than a driver handles at once, so that it has to come back
+		for k := range n { // more than a driver handles in one go, so that it has to come back
 			tw.AfterFunc(time.Duration(1+k%5)*time.Second, func() { ran++ })
 		}
 		for k := range 5 {

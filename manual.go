@@ -57,10 +57,10 @@ func (t Timer) isCollected() bool {
 // It returns the number of timers that it has claimed or handed over.
 func (e *engine) advanceTo(t time.Time) int {
 	if !e.opts.Manual {
-		panic("timingwheel: Advance of a wheel that is not Manual")
+		panic("timingwheel: Advance called on a wheel that is not Manual")
 	}
 	if !e.advance.running.CompareAndSwap(false, true) {
-		panic("timingwheel: Advance while another Advance of the same wheel is under way")
+		panic("timingwheel: Advance called while another Advance on the same wheel is under way")
 	}
 	defer e.advance.running.Store(false)
 	now, _ := e.config.Instant(t)

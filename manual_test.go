@@ -45,7 +45,7 @@ func TestAdvancePanicsIfNestedOrNotManual(t *testing.T) {
 	t.Parallel()
 	s := newRecordingWheel(t, Options{}, 0)
 	s.AfterFunc(ms, func() {
-		require.PanicsWithValue(t, "timingwheel: Advance while another Advance of the same wheel is under way",
+		require.PanicsWithValue(t, "timingwheel: Advance called while another Advance on the same wheel is under way",
 			func() { s.Advance(s.Now().Add(time.Hour)) })
 		s.note("nested")()
 	})
@@ -54,7 +54,7 @@ func TestAdvancePanicsIfNestedOrNotManual(t *testing.T) {
 	tw, err := New(Options{})
 	require.NoError(t, err)
 	defer tw.Stop()
-	require.PanicsWithValue(t, "timingwheel: Advance of a wheel that is not Manual", func() { tw.Advance(time.Now()) })
+	require.PanicsWithValue(t, "timingwheel: Advance called on a wheel that is not Manual", func() { tw.Advance(time.Now()) })
 	require.Empty(t, s.to(time.Second), "the wheel is usable after the panic")
 }
 
@@ -101,7 +101,7 @@ func TestManualPanicUnwindsToAdvanceAndLosesNothing(t *testing.T) {
 	}
 }
 
-// An executor gets the calls of several shards in order of ticks.
+// An executor gets calls from several shards in order of ticks.
 func TestManualSubmitsInOrderOfTicks(t *testing.T) {
 	t.Parallel()
 	var order []time.Duration
@@ -180,7 +180,7 @@ func TestAdvanceCountsTimersLeftByAPanic(t *testing.T) {
 	assert.Zero(t, tw.Stats().Running)
 }
 
-// A callback that the executor runs at once stops the wheel. The executor gets no further call.
+// A callback that the executor runs immediately stops the wheel. The executor gets no further call.
 func TestManualSubmitsNoCallAfterStop(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -243,8 +243,8 @@ func TestAdvanceSubmitsCallsThatANestedFlushHasLeft(t *testing.T) {
 	assert.Equal(t, 4, ran)
 }
 
-// With an executor that runs calls at once, Advance returns the number of submitted timers, as with
-// Inline. It excludes timers that callbacks have stopped, moved, flushed or discarded before.
+// With an executor that runs calls immediately, Advance returns the number of submitted timers, as
+// with Inline. It excludes timers that callbacks have stopped, moved, flushed or discarded before.
 func TestManualAdvanceCountsOnlySubmittedTimers(t *testing.T) {
 	t.Parallel()
 	const n = 4

@@ -175,8 +175,8 @@ func stopAll[H interface{ Stop() bool }](tb testing.TB, n int, keep bool, arm fu
 	return pending, stopped
 }
 
-// A Stop releases everything that the callback refers to. A million timers hold a gigabyte. After
-// their Stops one collection frees it, although the wheel and the handles are in use and some
+// Stop releases everything that the callback refers to. A million timers hold a gigabyte. Once they
+// are stopped, one collection frees it, although the wheel and the handles are in use and some
 // timers were sampled.
 func TestStopReleasesCaptures(t *testing.T) {
 	n := scaled(1_000_000)
@@ -233,7 +233,7 @@ func TestMemoryIsFreedAfterASpike(t *testing.T) {
 	}
 }
 
-// The wheel's Stop frees everything at once, although handles survive.
+// The wheel's Stop frees everything immediately, although handles survive.
 func TestStopOfTheWheelFreesItsMemory(t *testing.T) {
 	tw := startWheel(t, Options{})
 	timers := make([]Timer, scaled(500_000))
@@ -301,19 +301,19 @@ func TestNothingIsAllocatedMoreThanByPackageTime(t *testing.T) {
 		}
 	}
 	for name, of := range map[string]struct{ own, std func() }{
-		"NewChannelTimer":         {func() { tw.NewChannelTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() }},
-		"After":                   {func() { tw.After(time.Hour) }, func() { time.After(time.Hour) }},
-		"NewTicker":               {func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() }},
-		"Reset":                   {func() { timer.Reset(time.Hour) }, func() {}},
-		"Ticker.Reset":            {func() { ticker.Reset(time.Hour) }, func() {}},
-		"Stop, Reset":             {func() { timer.Stop(); timer.Reset(time.Hour) }, func() {}},
-		"Touch":                   {func() { ft.Touch() }, func() {}},
-		"TouchFrom":               {func() { ft.TouchFrom(time.Now()) }, func() {}},
-		"Reset of a FuncTimer":    {func() { ft.Reset(2 * time.Hour) }, func() {}},
-		"Stop, Reset of the same": {func() { ft.Stop(); ft.Reset(time.Hour) }, func() {}},
-		"Sleep":                   {func() { _ = quick.Sleep(parent, 10*time.Microsecond) }, func() {}},
-		"methods of a context":    {ask(ctx), func() {}},
-		"the same after the end":  {ask(over), func() {}},
+		"NewChannelTimer":        {func() { tw.NewChannelTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() }},
+		"After":                  {func() { tw.After(time.Hour) }, func() { time.After(time.Hour) }},
+		"NewTicker":              {func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() }},
+		"Reset":                  {func() { timer.Reset(time.Hour) }, func() {}},
+		"Ticker.Reset":           {func() { ticker.Reset(time.Hour) }, func() {}},
+		"Stop, Reset":            {func() { timer.Stop(); timer.Reset(time.Hour) }, func() {}},
+		"Touch":                  {func() { ft.Touch() }, func() {}},
+		"TouchFrom":              {func() { ft.TouchFrom(time.Now()) }, func() {}},
+		"FuncTimer.Reset":        {func() { ft.Reset(2 * time.Hour) }, func() {}},
+		"FuncTimer.Stop, Reset":  {func() { ft.Stop(); ft.Reset(time.Hour) }, func() {}},
+		"Sleep":                  {func() { _ = quick.Sleep(parent, 10*time.Microsecond) }, func() {}},
+		"methods of a context":   {ask(ctx), func() {}},
+		"the same after the end": {ask(over), func() {}},
 	} {
 		own, std := testing.AllocsPerRun(1000, of.own), testing.AllocsPerRun(1000, of.std)
 		if strings.HasPrefix(name, "New") {
@@ -415,14 +415,14 @@ func TestClosureIsReleased(t *testing.T) {
 			assert.False(t, timer.Stop())
 			assert.False(t, other.Stop())
 			assert.False(t, plan.Stop())
-			awaitCollected(t, ofPlan, "the closure of a plan, after a call of its handle")
+			awaitCollected(t, ofPlan, "the closure of a plan, after a call to its handle")
 			assert.False(t, plan.Stop()) // keeps the handle
 			runtime.KeepAlive(tw)
 		})
 	}
 }
 
-// Stop releases the closure also if the timer is due and the executor has its call.
+// Stop releases the closure even if the timer is due and the executor has its call.
 func TestClosureOfATimerWithAQueuedCallIsReleasedAtStop(t *testing.T) {
 	h := &held{}
 	tw := startWheel(t, Options{Executor: h, Shards: 1})
@@ -481,9 +481,9 @@ func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Point
 	return weak.Make(tw.engine.shards[0])
 }
 
-// A wheel without pending timers is collected without Stop, whatever it was used for. If its
-// earliest timer was stopped, it is collected after the deadline of that timer, at which the alarm
-// is turned off (TestIdleWheelTurnsItsAlarmOff).
+// A wheel without pending timers is collected without Stop after any use. If its earliest timer was
+// stopped, it is collected after the deadline of that timer, at which the alarm is turned off
+// (TestIdleWheelTurnsItsAlarmOff).
 func TestUnreferencedWheelIsCollected(t *testing.T) {
 	uses := map[string]func(tw *TimingWheel){
 		"nothing": func(*TimingWheel) {},

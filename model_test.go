@@ -84,8 +84,8 @@ type model struct {
 	cfg     modelConfig
 	pick    choices
 	sut     subject
-	calls   []func() // kept calls of the executor
-	eager   int      // calls that it made at once
+	calls   []func() // calls that the executor has kept
+	eager   int      // calls that it made immediately
 	unwound bool     // by a panic, so that the executor may lack calls until the next Advance
 	now     int64
 	all     []*modelTimer // by id, the dead as well
@@ -173,21 +173,21 @@ func (m *model) stopTimer(e *modelTimer) {
 		stop = e.fn.Stop
 	}
 	if got := stop(); got != pending {
-		m.failf("Stop of timer %d: %v", e.id, got)
+		m.failf("timer %d: Stop: %v", e.id, got)
 	}
 	if pending {
 		m.forget(e)
 		m.want.Stopped++
 	}
 	if stop() {
-		m.failf("a second Stop of timer %d: true", e.id)
+		m.failf("timer %d: a second Stop: true", e.id)
 	}
 }
 
 // reschedule moves e to the reading due. The function move calls Reschedule or RescheduleAt.
 func (m *model) reschedule(e *modelTimer, due int64, move func(Timer) bool) {
 	if got := move(e.handle); got != (e.at >= 0) {
-		m.failf("Reschedule of timer %d: %v", e.id, got)
+		m.failf("timer %d: Reschedule: %v", e.id, got)
 	}
 	if e.at >= 0 {
 		m.armed(e, due)
@@ -283,7 +283,7 @@ func (m *model) fired(ids []int) {
 	m.checkSometimes()
 }
 
-// runsFlushed reports whether the call of e that has begun is that of a Flush.
+// runsFlushed reports whether the call of e that has begun comes from a Flush.
 func (m *model) runsFlushed(e *modelTimer) bool {
 	if e.flushed == 0 || e.at < 0 || e.fn == nil {
 		return e.flushed > 0
@@ -294,7 +294,7 @@ func (m *model) runsFlushed(e *modelTimer) bool {
 
 func (m *model) checkOrder(e *modelTimer) {
 	if m.cfg.queued {
-		return // each call has a timer of its own, and some are made at once
+		return // each call has a timer of its own, and some are made immediately
 	}
 	if h := m.head(e.shard); h != e {
 		m.failf("timer %d (tick %d) runs before %d (tick %d)", e.id, e.tick, h.id, h.tick)
@@ -327,7 +327,7 @@ func (m *model) run(f func() int) (got, ran int, ok bool) {
 func (m *model) advance(to int64) {
 	if m.stopped {
 		if n := m.sut.advance(m.time(to)); n != 0 {
-			m.failf("Advance of a stopped wheel: %d", n)
+			m.failf("Advance on a stopped wheel: %d", n)
 		}
 		return
 	}
@@ -578,7 +578,7 @@ func modelChoice(pick choices) modelConfig {
 	return c
 }
 
-// Go implements Executor. It queues most calls and runs the others at once.
+// Go implements Executor. It queues most calls and runs the others immediately.
 func (m *model) Go(f func()) {
 	if m.pick.below(4) == 3 {
 		m.eager++

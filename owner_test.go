@@ -66,7 +66,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	})
 }
 
-// A Stop takes effect before the entry leaves the bucket: the handle is inert, the callback is
+// Stop takes effect before the entry leaves the bucket: the handle is inert, the callback is
 // released and Len is exact. The record is reused only after the entry has left.
 func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
 	s.requireInert(timers[:removalGroup+5])
 }
 
-// Few entries are dead at any time, whatever the number of stopped timers and their order.
+// Few entries are dead at any time, regardless of the number and the order of stopped timers.
 func TestDeadEntriesAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {

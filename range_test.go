@@ -63,7 +63,7 @@ func stall(e *engine, d time.Duration) {
 	}
 }
 
-// The process is stopped for days. Then the due timers fire at once and exactly once, and the
+// The process is stopped for days. Then the due timers fire immediately and exactly once, and the
 // others fire in the ticks of their deadlines.
 func TestTimersFireOnceAndInTheirTicksAfterALongStall(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func testLongStall(t *testing.T, tw *TimingWheel, length time.Duration) {
 }
 
 // A caller is stopped for long between reading the clock and taking the lock. The timers that the
-// caller then arms and reschedules are due at once.
+// caller then arms and reschedules are due immediately.
 func TestTimersArmedWithAnOldReadingAreDueAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: rangeTick}, func(t *testing.T, tw *TimingWheel) {

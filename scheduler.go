@@ -54,13 +54,13 @@ type Run struct {
 	plan Timer
 }
 
-// Stop stops the plan of the run and returns true if this call prevented further runs, like
+// Stop stops the plan of the run and reports whether this call prevented further runs, like
 // [Timer.Stop] of the plan's handle. The run's own function may call it, even before ScheduleRun
 // has returned the handle. The run itself continues.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 
 // ScheduleFunc runs f at the times that s plans, each up to one tick later and never earlier, and
-// returns one handle for the whole plan. If the first run is in the past, it starts at once.
+// returns one handle for the whole plan. If the first run is in the past, it starts immediately.
 // ScheduleFunc returns the zero Timer if s plans no run or the wheel is stopped. It panics if s or
 // f is nil.
 //
@@ -90,7 +90,7 @@ type plan struct {
 	timer  rearmable
 	handle pageRef
 
-	// mu is held for a moment only: the planner and the function run without it. Calls of the
+	// mu is held for a moment only: the planner and the function run without it. Calls to the
 	// planner are serial all the same, because a run arms the next one after its last call.
 	mu      sync.Mutex
 	planner planner.Planner  // nil: there is no further run
@@ -206,9 +206,9 @@ func (p *plan) ask(c planner.Planner, r planner.Run, pending pendingRun) (step p
 	return answer, true
 }
 
-// begin returns false if run r does not take place: the planner omits it, the wheel is stopped,
-// Stop has ended the plan since the timer was claimed, or Reschedule has moved this run, which was
-// the last one. If there is no further run, begin ends the plan, so Stop returns false during r.
+// begin reports whether run r takes place: not if the planner omits it, the wheel is stopped, Stop
+// has ended the plan since the timer was claimed, or Reschedule has moved this run, which was the
+// last one. If there is no further run, begin ends the plan, so Stop returns false during r.
 func (p *plan) begin(r planner.Run, step planner.Step) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,8 +245,8 @@ func (p *plan) end(c planner.Planner, ended pendingRun, before, next time.Time) 
 	planned = p.correct(c, ended, next, before, now)
 }
 
-// wait looks at the wall clock at checkAt. If that clock has not reached the planned time, wait
-// arms the timer again and returns true.
+// wait looks at the wall clock at checkAt. It reports whether the planned time is still ahead on
+// that clock, and then arms the timer again.
 func (p *plan) wait(c planner.Planner, r pendingRun, now time.Time) bool {
 	reading, _ := p.handle.shard.config.Instant(now)
 	if reading < r.checkAt || r.flushes != p.flushes() {

@@ -102,7 +102,7 @@ var planScripts = map[string]planScript{
 			}
 		},
 	},
-	"Reschedule, Flush and Stop of overlapping runs": {
+	"overlapping runs: Reschedule, Flush and Stop": {
 		planned: overlapping(-1), length: 35 * ms, want: []int{10, 20, 37, 43, 57},
 		at: map[int]func(Timer, *TimingWheel){
 			25: func(plan Timer, _ *TimingWheel) { plan.Reschedule(12 * ms) },
@@ -215,7 +215,7 @@ func TestNextIsCalledAsDocumented(t *testing.T) {
 	}
 }
 
-// A plan that begins in the past runs at once. A plan without runs is not armed.
+// A plan that begins in the past runs immediately. A plan without runs is not armed.
 func TestFirstRunInThePastStartsAtOnce(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
@@ -268,13 +268,13 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	t.Helper()
 	assert.Zero(t, tw.Len())
 	assert.Zero(t, tw.Stats().Running)
-	assert.False(t, plan.Reschedule(0), "Reschedule of an ended plan")
-	assert.False(t, plan.Stop(), "Stop of an ended plan")
+	assert.False(t, plan.Reschedule(0), "Reschedule after the plan has ended")
+	assert.False(t, plan.Stop(), "Stop after the plan has ended")
 	verifyShards(t, tw.engine)
 }
 
-// Stop, Reschedule and the Stop of the wheel come between the claim of a run and the question to
-// the planner, or during that question.
+// Stop, Reschedule and the wheel's Stop come between the claim of a run and the question to the
+// planner, or during that question.
 func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 	t.Parallel()
 	stop := func(_ *TimingWheel, plan Timer) { plan.Stop() }
@@ -285,12 +285,12 @@ func TestPlanStoppedOrMovedRightAfterAClaim(t *testing.T) {
 		last int // the run after which the plan ends
 		want []int
 	}{
-		"Stop":                               {stop, 5, []int{10}},
-		"Stop of the last run":               {stop, 2, []int{10}},
-		"Reschedule":                         {reschedule, 4, []int{10, 20, 25, 35}},
-		"Reschedule of the last run":         {reschedule, 2, []int{10, 25}},
-		"Stop of the wheel":                  {stopWheel, 5, []int{10}},
-		"Stop of the wheel for the last run": {stopWheel, 2, []int{10}},
+		"Stop":                             {stop, 5, []int{10}},
+		"Stop in the last run":             {stop, 2, []int{10}},
+		"Reschedule":                       {reschedule, 4, []int{10, 20, 25, 35}},
+		"Reschedule in the last run":       {reschedule, 2, []int{10, 25}},
+		"the wheel's Stop":                 {stopWheel, 5, []int{10}},
+		"the wheel's Stop in the last run": {stopWheel, 2, []int{10}},
 	} {
 		for kind, planned := range map[string]func(nextFunc) Scheduler{
 			"Scheduler": func(next nextFunc) Scheduler { return next },
@@ -556,7 +556,7 @@ func TestPlannerIsAskedAsDocumented(t *testing.T) {
 		assert.Equal(t, []row{
 			{0, 3, 3, 3},    // answer for the first run: 10
 			{1, 10, 10, -1}, // answer before the run: 25
-			{1, 10, 10, 22}, // after the run: 20, which has passed, so the run starts at once
+			{1, 10, 10, 22}, // after the run: 20, which has passed, so the run starts immediately
 			{2, 20, 22, -1}, // before: 30
 			{2, 20, 22, 34}, // after: 44
 			{3, 44, 44, -1}, // before: 50
@@ -629,8 +629,8 @@ func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
 	}
 }
 
-// Stop of a plan or of a Run returns true if and only if it prevented further runs, during a run
-// and afterwards.
+// The Stop method of a plan or a Run returns true if and only if it prevented further runs, during
+// a run and afterwards.
 func TestStopOfARunIsExact(t *testing.T) {
 	for name, planned := range map[string]func(runs int) Scheduler{
 		"serial": func(runs int) Scheduler {
@@ -682,7 +682,7 @@ func TestStopOfARunIsExact(t *testing.T) {
 			}
 		}
 	}
-	assert.False(t, new(Run).Stop(), "Stop of the zero Run")
+	assert.False(t, new(Run).Stop(), "Stop on the zero Run")
 }
 
 // An omitted run does not take place, and the next run gets its number.
@@ -712,7 +712,8 @@ func TestOmittedRunsDoNotCount(t *testing.T) {
 	})
 }
 
-// overlapping returns a planner with a run each 10 ms that is armed before the previous run begins.
+// overlapping returns a planner with a run every 10 ms that is armed before the previous run
+// begins.
 func overlapping(last int) plannerFunc {
 	return func(q question) planner.Step {
 		if q.N == last {
@@ -811,7 +812,7 @@ func TestRescheduleByAPlannerHolds(t *testing.T) {
 	}
 }
 
-// After a Stop or Reschedule during a run, the planner is not asked at the end of the run.
+// After Stop or Reschedule during a run, the planner is not asked at the end of the run.
 func TestPlannerIsNotAskedAfterStopOrReschedule(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		var plan handle

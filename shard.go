@@ -27,7 +27,7 @@ type engine struct {
 	dues       []due   // one for each shard, or one for all
 	advance    advance // Manual mode
 	lateness   latenessCount
-	panics     atomic.Uint64 // calls of OnPanic
+	panics     atomic.Uint64 // calls to OnPanic
 	claiming   atomic.Int32  // claims whose call has not begun: of batches and of FuncTimers
 }
 

@@ -60,8 +60,8 @@ func mustHaveContext(ctx context.Context, method string) {
 //   - halt makes the words of all these timers Dead. A claim that is earlier counts, and nothing
 //     drops its call. halt waits until the claim is counted, and engine.stop until no batch of
 //     Timeouts and no FuncTimer is between claim and call.
-//   - A Stop of a timer that has left the inbox pushes its record within a few instructions. halt
-//     waits for that, and counts it.
+//   - Timer.Stop pushes a record that has left the inbox within a few instructions. halt waits for
+//     that, and counts it.
 func (s *shard) halt() {
 	s.closed.Store(true)
 	s.owner.mu.Lock()
@@ -126,7 +126,7 @@ func (l *lastingTimers) keep(s *shard, t Timer, w arena.Word) {
 	l.timers[t] = time.AfterFunc(d, *payloadOf[func()](s, t.index))
 }
 
-// stop stops t. It returns false if t has fired or the runtime has not taken it over.
+// stop stops t and reports whether it did: not if t has fired or the runtime has not taken it over.
 func (l *lastingTimers) stop(t Timer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

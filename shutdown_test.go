@@ -235,7 +235,7 @@ func (g gated) Go(f func()) {
 	go f()
 }
 
-// A program may close its pool when Shutdown has returned: no call of the executor's Go is in
+// A program may close its pool when Shutdown has returned: no call to the executor's Go is in
 // progress then, and none follows.
 func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	receive(t, g.entered, "Go")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
 	defer cancel()
-	assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "a call of Go is in progress")
+	assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "a call to Go is in progress")
 	g.gate <- struct{}{}
 	require.NoError(t, tw.Shutdown(t.Context()))
 	select {

@@ -93,7 +93,7 @@ func TestSleepReturnsNilIfBothHaveEnded(t *testing.T) {
 	}
 }
 
-// Stop of a wheel wakes all sleepers, on whatever level their timers are, and runs no callback.
+// The wheel's Stop wakes all sleepers, on whatever level their timers are, and runs no callback.
 func TestStopWakesSleepersAndRunsNoCallback(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
@@ -117,7 +117,7 @@ func TestStopWakesSleepersAndRunsNoCallback(t *testing.T) {
 		assert.Empty(t, errs)
 		tw.Stop()
 		synctest.Wait()
-		assert.Len(t, errs, cap(errs), "a call of Sleep has not returned")
+		assert.Len(t, errs, cap(errs), "a call to Sleep has not returned")
 		for range len(errs) {
 			require.ErrorIs(t, <-errs, ErrStopped)
 		}

@@ -32,7 +32,7 @@ func requireNoneInFlight(t *testing.T, tw *TimingWheel) {
 	require.Zero(t, tw.engine.claiming.Load())
 }
 
-// If the function is not running, StopWait stops the timer and returns nil at once, even if the
+// If the function is not running, StopWait stops the timer and returns nil immediately, even if the
 // context has ended.
 func TestStopWaitWithoutACallInFlightReturnsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func TestStopWaitPreventsACallThatTheExecutorDelays(t *testing.T) {
 		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(50 * ms); watch.note() })
 		pass(20 * ms)
 		assert.Equal(t, 1, calls.len())
-		stopWait(t, ft) // returns at once: the call has not begun
+		stopWait(t, ft) // returns immediately: the call has not begun
 		calls.release()
 		assert.Empty(t, watch.noted())
 		ft.Reset(10 * ms)
@@ -208,7 +208,7 @@ func TestStopWaitPreventsACallThatTheExecutorDelays(t *testing.T) {
 		pass(0)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		assert.ErrorIs(t, ft.StopWait(ended), context.Canceled, "the call of a Flush is under way")
+		assert.ErrorIs(t, ft.StopWait(ended), context.Canceled, "a call that Flush has made is under way")
 		calls.release()
 		assert.NoError(t, ft.StopWait(ended))
 	})
@@ -248,7 +248,7 @@ func TestStopWaitSeesACallThatEndsBeforeItWaits(t *testing.T) {
 	require.NoError(t, receive(t, done, "StopWait"))
 }
 
-// Several goroutines call StopWait of the same timers, with contexts that end, while the wheel is
+// Several goroutines call StopWait on the same timers, with contexts that end, while the wheel is
 // stopped.
 func TestRaceStopWaitAgainstTheWheelsStop(t *testing.T) {
 	t.Parallel()

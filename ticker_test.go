@@ -80,13 +80,13 @@ func TestBadTickersPanic(t *testing.T) {
 	ticker := tw.NewTicker(time.Hour)
 	for range 2 {
 		for message, call := range map[string]func(){
-			"timingwheel: NewTicker: d is 0s; it must be positive":          func() { tw.NewTicker(0) },
-			"timingwheel: NewTicker: d is -1ns; it must be positive":        func() { tw.NewTicker(-1) },
-			"timingwheel: Ticker.Reset: d is 0s; it must be positive":       func() { ticker.Reset(0) },
-			"timingwheel: Ticker.Reset: d is -1m0s; it must be positive":    func() { ticker.Reset(-time.Minute) },
-			"timingwheel: Ticks: d is 0s; it must be positive":              func() { tw.Ticks(0) },
-			"timingwheel: Ticks: d is -1s; it must be positive":             func() { tw.Ticks(-time.Second) },
-			"timingwheel: Reset of a Ticker that was not made by NewTicker": func() { new(Ticker).Reset(1) },
+			"timingwheel: NewTicker: d is 0s; it must be positive":                 func() { tw.NewTicker(0) },
+			"timingwheel: NewTicker: d is -1ns; it must be positive":               func() { tw.NewTicker(-1) },
+			"timingwheel: Ticker.Reset: d is 0s; it must be positive":              func() { ticker.Reset(0) },
+			"timingwheel: Ticker.Reset: d is -1m0s; it must be positive":           func() { ticker.Reset(-time.Minute) },
+			"timingwheel: Ticks: d is 0s; it must be positive":                     func() { tw.Ticks(0) },
+			"timingwheel: Ticks: d is -1s; it must be positive":                    func() { tw.Ticks(-time.Second) },
+			"timingwheel: Reset called on a Ticker that was not made by NewTicker": func() { new(Ticker).Reset(1) },
 		} {
 			assert.PanicsWithValue(t, message, call)
 		}
@@ -236,7 +236,7 @@ func TestRaceTickerIsSilentAfterTheLastStop(t *testing.T) {
 	})
 }
 
-// After Reset of a ticker no tick comes before the new period has passed.
+// After a ticker's Reset no tick comes before the new period has passed.
 func TestRaceTickerResetIsNeverStaleNorEarly(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {

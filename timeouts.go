@@ -7,7 +7,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// perCallMax is the largest number of payloads for one call of the expire function of [Timeouts].
+// perCallMax is the largest number of payloads for one call to the expire function of [Timeouts].
 const perCallMax = 256
 
 // Timeouts is a wheel whose timers hold a payload of type T instead of a function. Payloads that
@@ -17,12 +17,12 @@ type Timeouts[T any] struct{ common }
 
 // NewTimeouts returns a running wheel that passes expired payloads to expire, or an error like
 // [New]. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
-// decides on which goroutines expire runs. It may run on several at once, even for one shard. The
-// slice is valid only during the call.
+// decides on which goroutines expire runs. It may run on several concurrently, even for one shard.
+// The slice is valid only during the call.
 //
-// A payload is pending until its batch starts. From then on Stop of its handle returns false, even
-// if expire has not reached it. If expire panics or calls runtime.Goexit, the rest of the batch, at
-// most 255 payloads, is lost. NewTimeouts panics if expire is nil.
+// A payload is pending until its batch starts. From then on the Stop method of its handle returns
+// false, even if expire has not reached it. If expire panics or calls runtime.Goexit, the rest of
+// the batch, at most 255 payloads, is lost. NewTimeouts panics if expire is nil.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
@@ -40,13 +40,14 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 	return &Timeouts[T]{common{engine: e}}, nil
 }
 
-// Add passes v to the expire function d from now or up to one tick later, and never earlier. A zero
-// or negative d means at once. Add returns a handle that can stop or reschedule the timer, or the
-// zero Timer if the wheel is stopped. In all other respects Add is like [TimingWheel.AfterFunc].
+// Add passes v to the expire function d from now or up to one tick later, and never earlier. If d
+// is zero or negative, v is due immediately. Add returns a handle that can stop or reschedule the
+// timer, or the zero Timer on a stopped wheel. In all other respects Add is like
+// [TimingWheel.AfterFunc].
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return armAfter(w.engine, d, v) }
 
-// AddAt passes v to the expire function at t or up to one tick later, and never earlier. A t that
-// has passed means at once. A t without a monotonic reading is converted as by
+// AddAt passes v to the expire function at t or up to one tick later, and never earlier. If t has
+// passed, v is due immediately. A t without a monotonic reading is converted as by
 // [TimingWheel.AtFunc]. In all other respects AddAt is like [Timeouts.Add].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return armAtTime(w.engine, t, v) }
 

@@ -46,10 +46,11 @@ func (t Timer) isDue() bool {
 	return k == arena.Flushed || k == arena.Placed && (s.config.Manual == nil || t.isCollected())
 }
 
-// Stop stops a pending timer and returns true. The callback then never starts, and what it refers
-// to is released immediately. Stop returns false if the callback has started or is about to start,
-// if the timer or its wheel was stopped before, and for the zero Timer. If several goroutines call
-// Stop concurrently, exactly one call returns true. Stop does not wait for a running callback.
+// Stop stops a pending timer and reports whether it did. The callback then never starts, and what
+// it refers to is released immediately. Stop returns false if the callback has started or is about
+// to start, if the timer or its wheel was stopped before, and for the zero Timer. If several
+// goroutines call Stop concurrently, exactly one call returns true. Stop does not wait for a
+// running callback.
 //
 // For a plan, true means that no further run starts. Stop also returns true during a run if another
 // run was planned. The run that is under way continues. Stop is O(1) amortised.
@@ -87,7 +88,7 @@ func (t Timer) end() (pg *arena.Page, to arena.Word) {
 	}
 }
 
-// finishStop completes a Stop that has set the word to, as end returned it. It clears the payload,
+// finishStop completes Stop, which has set the word to, as end returned it. It clears the payload,
 // and pushes the record onto the removals unless the record is still in the inbox. If there are
 // enough removals, it tries to become the owner and carries them out.
 func (t Timer) finishStop(pg *arena.Page, to arena.Word) {
@@ -101,9 +102,9 @@ func (t Timer) finishStop(pg *arena.Page, to arena.Word) {
 	}
 }
 
-// Reschedule moves a pending timer, or the next run of a plan, to d from now and returns true. The
-// callback then runs at the new deadline only, which may be earlier or later than the old one. A
-// zero or negative d means at once, in Manual mode in the next [TimingWheel.Advance].
+// Reschedule moves a pending timer, or the next run of a plan, to d from now and reports whether it
+// did. The callback then runs at the new deadline only, which may be earlier or later. If d is zero
+// or negative, it runs immediately, in Manual mode in the next [TimingWheel.Advance].
 //
 // Reschedule returns false and arms nothing if the callback has started or is about to start, even
 // if the callback itself is the caller. The same holds if the timer or its wheel was stopped, and
@@ -125,10 +126,10 @@ func (t Timer) Reschedule(d time.Duration) bool {
 	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
 
-// RescheduleAt moves a pending timer, or the next run of a plan, to the time at and returns true.
-// Otherwise it returns false and arms nothing. A time that has passed means at once. A time without
-// a monotonic reading is converted as by [TimingWheel.AtFunc]. In all other respects RescheduleAt
-// is like [Timer.Reschedule].
+// RescheduleAt moves a pending timer, or the next run of a plan, to the time at, and reports
+// whether it did. Otherwise it arms nothing. If the time has passed, the timer is due immediately.
+// A time without a monotonic reading is converted as by [TimingWheel.AtFunc]. In all other respects
+// RescheduleAt is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
 	if t.ref == nil {
 		return false
@@ -146,8 +147,9 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 	return t.move(deadline, now, true)
 }
 
-// move is rescheduleTo for the handle of a record. If wait is false and another goroutine holds
-// inbox.mu, move does not wait for the lock and returns false although the timer may be pending.
+// move is rescheduleTo for the handle of a record, and reports whether it moved the timer. If wait
+// is false and another goroutine holds inbox.mu, move does not wait for the lock and returns false
+// although the timer may be pending.
 func (t Timer) move(deadline, now int64, wait bool) bool {
 	s := t.ref.shard
 	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
@@ -188,8 +190,8 @@ func (t Timer) lockAndMove(pg *arena.Page, w arena.Word, tick int64, wait bool) 
 	return moved, false
 }
 
-// moveLocked moves a pending timer to another deadline, through the inbox if necessary. It returns
-// false if the word has changed. inbox.mu is held.
+// moveLocked moves a pending timer to another deadline, through the inbox if necessary. It reports
+// whether it did: it fails if the word has changed. inbox.mu is held.
 func (t Timer) moveLocked(pg *arena.Page, w arena.Word, tick int64) bool {
 	s := t.ref.shard
 	old, now := w.Tick(), s.config.ticks.Floor(s.now.Load())

@@ -209,8 +209,8 @@ func TestRaceLastOfConcurrentReschedulesWins(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// Flush races arming, Stop and Reschedule of the same timers. Each timer ends once, and a timer
-// that is armed after the last Flush keeps its deadline.
+// Flush races with arming, stopping and rescheduling the same timers. Each timer ends once, and a
+// timer that is armed after the last Flush keeps its deadline.
 func TestRaceFlushAgainstEverythingEndsEachTimerOnce(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		flushed, after := newLedger(), newLedger()
@@ -291,8 +291,8 @@ var pairOps = []struct {
 	{"Deadline", func(s *pairState) { s.any().timer.Deadline() }},
 	{"Flush", func(s *pairState) { s.tw.Flush() }},
 	{"ScheduleFunc", (*pairState).plan},
-	{"Stop of a plan", func(s *pairState) { s.plans[0].Load().Stop() }},
-	{"Reschedule of a plan", func(s *pairState) { s.plans[1].Load().Reschedule(s.delay()) }},
+	{"a plan's Stop", func(s *pairState) { s.plans[0].Load().Stop() }},
+	{"a plan's Reschedule", func(s *pairState) { s.plans[1].Load().Reschedule(s.delay()) }},
 	{"Len, Next, Stats", func(s *pairState) { s.tw.Len(); s.tw.Next(); s.tw.Stats() }},
 }
 

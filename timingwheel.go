@@ -56,12 +56,12 @@
 //
 // # Durations and times
 //
-// A zero or negative duration means at once, and so does a time that has passed. A duration beyond
-// the clock's range, at most 292 years, never passes. A time with a monotonic reading is used as it
-// is. For a time without one, such as a date, the wall clock is read once, by the call: later steps
-// of the wall clock move no timer. While a machine is suspended, Linux's monotonic clock stands
-// still, and timers are late by that time. Only the runs of a plan follow the wall clock, if its
-// [Scheduler] returns dates.
+// A timer with a zero or negative duration, or a time that has passed, is due immediately. A
+// duration beyond the clock's range, at most 292 years, never passes. A time with a monotonic
+// reading is used as it is. For a time without one, such as a date, the wall clock is read once, by
+// the call: later steps of the wall clock move no timer. While a machine is suspended, Linux's
+// monotonic clock stands still, and timers are late by that time. Only the runs of a plan follow
+// the wall clock, if its [Scheduler] returns dates.
 //
 // # Concurrency
 //
@@ -233,7 +233,7 @@ func (w *common) close(method string) {
 	w.closed = true
 }
 
-// Default returns the wheel that the whole process shares. The first call of Default, or of a
+// Default returns the wheel that the whole process shares. The first call to Default, or to a
 // package-level function such as [AfterFunc], makes the wheel with the zero [Options], unless
 // [SetDefault] was called before. Its Stop, Shutdown and Flush panic, because other packages rely
 // on it. Do not use it in a testing/synctest bubble: make a wheel in the bubble instead.
@@ -264,10 +264,10 @@ func makeDefault() *TimingWheel {
 // is unchanged.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
-		panic("timingwheel: SetDefault of a nil wheel; it must be running")
+		panic("timingwheel: SetDefault with a nil wheel; it must be running")
 	}
 	if tw.engine.opts.Manual {
-		panic("timingwheel: SetDefault of a Manual wheel; it must run by itself")
+		panic("timingwheel: SetDefault with a Manual wheel; it must run by itself")
 	}
 	defaultMu.Lock()
 	defer defaultMu.Unlock()
@@ -276,7 +276,7 @@ func SetDefault(tw *TimingWheel) {
 			"before any use of Default and of package-level functions")
 	}
 	if tw.closed {
-		panic("timingwheel: SetDefault of a stopped wheel; it must be running")
+		panic("timingwheel: SetDefault with a stopped wheel; it must be running")
 	}
 	defaultWheel.Store(tw)
 }
@@ -294,8 +294,8 @@ func AtFunc(t time.Time, f func()) Timer { return Default().AtFunc(t, f) }
 func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s, f) }
 
 // AfterFunc runs f once, d from now or up to one tick later, and never earlier. It returns a handle
-// that can stop or reschedule the timer. [Options.Executor] decides on which goroutine f runs. A
-// zero or negative d means at once: f starts on another goroutine, possibly before AfterFunc
+// that can stop or reschedule the timer. [Options.Executor] decides on which goroutine f runs. If d
+// is zero or negative, f starts immediately, on another goroutine and possibly before AfterFunc
 // returns. In Manual mode f runs in the next [TimingWheel.Advance]. A d beyond the clock's range of
 // 2^44 ticks, at most 292 years after New, never passes.
 //
@@ -309,8 +309,8 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	return armAfter(tw.engine, d, f)
 }
 
-// AtFunc runs f once, at t or up to one tick later, and never earlier. A t that has passed means at
-// once, and so does the zero time. A t with a monotonic reading is used as it is. For a t without
+// AtFunc runs f once, at t or up to one tick later, and never earlier. If t has passed or is the
+// zero time, f starts immediately. A t with a monotonic reading is used as it is. For a t without
 // one, such as a date, AtFunc reads the wall clock once: later steps of the wall clock do not move
 // the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
@@ -348,10 +348,10 @@ func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile
 // Flush claims all timers that are pending at the call, so that their callbacks run now, and
 // returns their number. A timer that another goroutine arms during the call may be included.
 // Callbacks run in no particular order. Flush does not wait for them, except in Manual mode with
-// [Inline], where it runs them. From then on Stop of such a timer returns false, Len does not count
-// it, and [Stats].Due does, until its callback starts. The wheel's Stop discards what has not
-// started. A plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the
-// wheel of [Default]. O(memory of the wheel).
+// [Inline], where it runs them. From then on the Stop method of such a timer returns false, Len
+// does not count it, and [Stats].Due does, until its callback starts. The wheel's Stop discards
+// what has not started. A plan runs once and continues. On a stopped wheel Flush returns 0. It
+// panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.mustNotBeDefault("Flush")
 	return tw.engine.flush()
@@ -421,7 +421,7 @@ func (w *common) Stop() {
 	w.engine.stop()
 }
 
-// Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call of
+// Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call to
 // Executor.Go is under way, and returns nil. If ctx ends first, Shutdown returns ctx.Err(), and
 // callbacks may still be running. A callback that calls Shutdown waits for itself until ctx ends.
 // Shutdown may be called more than once. It panics on the wheel of [Default], and if ctx is nil.
@@ -439,8 +439,8 @@ func (w *common) Now() time.Time { return w.engine.config.TimeAt(w.engine.config
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
 // order of their ticks. If now is before the clock, the clock stays. Advance returns the number of
 // callbacks, or of payloads of [Timeouts], that it ran, or that it handed to an [Executor] other
-// than [Inline]. Timers that these callbacks arm run in a later Advance, even if they are due at
-// once. A plan runs at most once in an Advance.
+// than [Inline]. Timers that these callbacks arm run in a later Advance, even if they are due
+// immediately. A plan runs at most once in an Advance.
 //
 // If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
 // Advance. On a stopped wheel Advance returns 0 and the clock stays. Advance panics if the wheel is

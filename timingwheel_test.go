@@ -23,7 +23,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 		"timingwheel: NewTimeouts with a nil function":               func() { _, _ = NewTimeouts[int](Options{}, nil) },
 		"timingwheel: Every: d is 0s; it must be positive":           func() { Every(0) },
 		"timingwheel: Every: d is -1ns; it must be positive":         func() { Every(-1) },
-		"timingwheel: Advance of a wheel that is not Manual":         func() { tw.Advance(time.Now()) },
+		"timingwheel: Advance called on a wheel that is not Manual":  func() { tw.Advance(time.Now()) },
 	} {
 		assert.PanicsWithValue(t, message, call)
 	}
@@ -38,7 +38,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// Stop and Flush of one wheel do not affect other wheels in the same bubble.
+// The Stop and Flush methods of one wheel do not affect other wheels in the same bubble.
 func TestWheelsInOneBubbleAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

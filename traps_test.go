@@ -170,9 +170,9 @@ func TestFlushDuringACascadeRunsAllTimers(t *testing.T) {
 	})
 }
 
-// Trap 4: Stop of a periodic task had no effect between expiry and the next arming: 3,632 of 20,000
-// calls were ignored. Here Stop is always called in this gap. In TestRaceStopEndsAPlanInEachState
-// it is called at random times.
+// Trap 4: stopping a periodic task had no effect between expiry and the next arming: 3,632 of
+// 20,000 calls were ignored. Here Stop is always called in this gap. In
+// TestRaceStopEndsAPlanInEachState it is called at random times.
 func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: minTick, Shards: 1})
@@ -469,7 +469,7 @@ func TestTrapZeroDelayChainsStarveTheDriverOnOneProcessor(t *testing.T) {
 	require.NoError(t, drainWheel(tw))
 }
 
-// Trap 13: after a suspend or a stall a plan replayed all missed runs at once.
+// Trap 13: after a suspend or a stall a plan made up for all missed runs in one burst.
 func TestTrapMissedRunsAreReplayed(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true})
