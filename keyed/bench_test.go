@@ -187,7 +187,7 @@ func (s keysSetter[K]) Delete(key K) bool                 { return s.k.Delete(ke
 func (s keysSetter[K]) Has(key K) bool                    { return s.k.Has(key) }
 func (s keysSetter[K]) Stop()                             { s.k.Stop() }
 
-// mapSetter uses Map.Touch if the timeout of a Touch is that of the entry.
+// mapSetter uses Map.Touch if its timeout is the timeout of the entry.
 type mapSetter[K comparable] struct{ m *Map[K, int] }
 
 func (s mapSetter[K]) Set(key K, d time.Duration) { s.m.StoreFor(key, 1, d) }

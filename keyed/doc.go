@@ -44,11 +44,12 @@
 // # Cost
 //
 // Touch and Set of a present key, and Beat, make one lock-free lookup and one
-// [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once. Touch
-// of a Map takes the lock of the key's bucket, which the key shares with a few others. None of
-// these calls allocates, and neither does expiry. A new key, and each Store, takes one allocation
-// in the map. If K contains no pointers, the garbage collector does not scan the wheel. In the map
-// it follows two pointers per key, and the pointers in K and V. docs/keyed.md names benchmarks.
+// [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once. The
+// Touch method of a Map takes the lock of the key's bucket, which the key shares with a few others.
+// None of these calls allocates, and neither does expiry. A new key, and each Store, takes one
+// allocation in the map. If K contains no pointers, the garbage collector does not scan the wheel.
+// In the map it follows two pointers per key, and the pointers in K and V. docs/keyed.md names
+// benchmarks.
 //
 // # Keys
 //

@@ -65,11 +65,10 @@ func checkTimeout(timeout time.Duration) error {
 	return nil
 }
 
-// Beat restarts the timeout of key. It adds key if key is not a member, and then returns true: key
-// is new, or has been reported since its last beat. For a member Beat returns false. Beat is
-// [Keys.Set]: a beat that comes after the deadline, but before the wheel has removed the member, is
-// in time. After Stop, Beat returns false and does nothing. For a member it allocates nothing.
-// O(1).
+// Beat restarts the timeout of key. It adds key if key is not a member, and reports whether it did:
+// key is new, or has been reported since its last heartbeat. Beat is [Keys.Set]: a heartbeat that
+// comes after the deadline, but before the wheel has removed the member, is in time. After Stop,
+// Beat returns false and does nothing. For a member it allocates nothing. O(1).
 func (h *Heartbeats[K]) Beat(key K) bool {
 	added := h.keys.Set(key, h.timeout)
 	if added && h.Grace > 0 {
@@ -78,13 +77,13 @@ func (h *Heartbeats[K]) Beat(key K) bool {
 	return added
 }
 
-// Touch is [Heartbeats.Beat] for members only: if key is a member, Touch restarts its timeout and
-// returns true. Otherwise it returns false and does nothing, so a member that has been reported
-// stays out. After Stop, Touch returns false. O(1).
+// Touch is [Heartbeats.Beat] for members only: if key is a member, Touch restarts its timeout.
+// Otherwise it does nothing, so a member that has been reported stays out. Touch reports whether
+// key is a member. After Stop, Touch returns false. O(1).
 func (h *Heartbeats[K]) Touch(key K) bool { return h.keys.Touch(key, h.timeout) }
 
-// Leave removes the member key and returns true: key is not reported unless it beats again. It
-// returns false if key is not a member. See [Keys.Delete].
+// Leave removes key and reports whether it was a member: key is not reported unless it beats again.
+// See [Keys.Delete].
 func (h *Heartbeats[K]) Leave(key K) bool { return h.keys.Delete(key) }
 
 // Alive reports whether key is a member: it has beaten, and has neither left nor been reported. See

@@ -51,7 +51,7 @@ func TestHeartbeatsReportSilentMembers(t *testing.T) {
 	at(50)
 	assert.Equal(t, []string{"c", "b"}, lost)
 	assert.True(t, h.Beat("c"), "a reported member becomes a member again")
-	assert.EqualValues(t, 4, h.Stats().Armed, "a beat of a member adds no timer")
+	assert.EqualValues(t, 4, h.Stats().Armed, "Beat for a member adds no timer")
 	assert.EqualValues(t, 2, h.Stats().Fired)
 
 	require.NoError(t, h.Shutdown(context.Background()))

@@ -26,8 +26,8 @@ type Keys[K comparable] struct {
 //
 // Keys whose deadline has passed are removed and then passed to expire, in batches of 1 to 256
 // keys. A batch is never delayed in order to fill. The slice is valid only during the call.
-// [timingwheel.Options.Executor] determines where expire runs. Several calls may run at once, and
-// no lock is held. A panic or runtime.Goexit in expire loses at most the rest of its slice.
+// [timingwheel.Options.Executor] determines where expire runs. Several calls may run concurrently,
+// and no lock is held. A panic or runtime.Goexit in expire loses at most the rest of its slice.
 // [timingwheel.Options.OnPanic] applies.
 func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K], error) {
 	if expire == nil {
@@ -41,8 +41,8 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 }
 
 // Set lets key expire d from now, or up to one tick later, but never earlier. If key is absent, Set
-// adds it and returns true. If key is present, Set replaces its deadline and returns false. With a
-// zero or negative d the key expires at once. With a d beyond the range of the clock it never
+// adds it. If key is present, Set replaces its deadline. Set reports whether it added key. With a
+// zero or negative d the key expires immediately. With a d beyond the range of the clock it never
 // expires.
 //
 // A Set that runs at the same time as the expiry of key either comes first or comes second. If it
@@ -65,7 +65,7 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 }
 
 // SetAt is [Keys.Set] with a point in time instead of a duration. With a t in the past the key
-// expires at once. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
+// expires immediately. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -78,11 +78,11 @@ func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	return k.setSlow(entries, key, expiry{at: t, fixed: true})
 }
 
-// Touch moves the deadline of a present key to d from now and returns true. If key is absent, Touch
-// returns false and does nothing. With a zero or negative d the key expires at once.
+// Touch moves the deadline of a present key to d from now and reports whether key is present. If
+// key is absent, Touch does nothing. With a zero or negative d the key expires immediately.
 //
-// A Touch that runs at the same time as the expiry of key either comes first, and then key is not
-// reported before its new deadline, or returns false. After Stop, Touch returns false. Touch
+// A call to Touch that runs at the same time as the expiry of key either comes first, and then key
+// is not reported before its new deadline, or returns false. After Stop, Touch returns false. Touch
 // allocates only if the wheel has already claimed the key's timer and Touch still comes before the
 // expiry. O(1).
 func (k *Keys[K]) Touch(key K, d time.Duration) bool {
@@ -98,7 +98,7 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 }
 
 // TouchAt is [Keys.Touch] with a point in time instead of a duration. With a t in the past the key
-// expires at once. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
+// expires immediately. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
 func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -111,11 +111,11 @@ func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	return e.timer.RescheduleAt(t) || k.touchSlow(entries, key, expiry{at: t, fixed: true})
 }
 
-// Delete removes key and returns true: the key is not reported unless it is set again. Delete
-// returns false if key is absent: it was never set, was deleted, or has been removed for the expire
-// function. If several goroutines delete a key at once, exactly one call returns true. After Stop,
-// Delete returns false. O(1) amortised. The memory of a key and its timer is released at once, that
-// of the map's table once most of its keys are gone.
+// Delete removes key and reports whether it was present: the key is not reported unless it is set
+// again. Delete returns false if key is absent: it was never set, was deleted, or has been removed
+// for the expire function. If several goroutines delete a key concurrently, exactly one call
+// returns true. After Stop, Delete returns false. O(1) amortised. The memory of a key and its timer
+// is released immediately, and the memory of the map's table once most of its keys are gone.
 func (k *Keys[K]) Delete(key K) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -158,7 +158,7 @@ func (k *Keys[K]) Deadline(key K) (time.Time, bool) {
 // order. It omits keys whose timer the wheel has claimed. The iterator takes no snapshot: it may or
 // may not yield a key that is added, deleted or expires during the loop. It yields no key twice,
 // and misses no key that is present throughout. No lock is held in the body of the loop, which may
-// call every method. A Stop ends the loop. O(n).
+// call every method. Stop ends the loop. O(n).
 func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 	return func(yield func(K, time.Time) bool) {
 		entries := k.entries.Load()

@@ -173,8 +173,8 @@ func TestDeadlineLenAndAllAgree(t *testing.T) {
 	assert.False(t, next.After(begin.Add(4*time.Minute)))
 }
 
-// A key that is set many times has one timer. The memory of a deleted key's timer is reused at
-// once.
+// A key that is set many times has one timer. The memory of a deleted key's timer is reused
+// immediately.
 func TestEachKeyHasOneTimer(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)

@@ -47,9 +47,10 @@ type timed[V any] struct {
 //
 // NewMap accepts a nil expire. Otherwise expire is called once for each expired entry, after the
 // entry has been removed from the map. [timingwheel.Options.Executor] determines where expire runs.
-// Several calls may run at once, and no lock is held. Entries that expire together are reported one
-// after the other in batches of at most 256. A call that blocks delays only the rest of its batch.
-// A panic or runtime.Goexit in expire loses no other entry. [timingwheel.Options.OnPanic] applies.
+// Several calls may run concurrently, and no lock is held. Entries that expire together are
+// reported one after the other in batches of at most 256. A call that blocks delays only the rest
+// of its batch. A panic or runtime.Goexit in expire loses no other entry.
+// [timingwheel.Options.OnPanic] applies.
 func NewMap[K comparable, V any](opts timingwheel.Options, ttl time.Duration, expire func(key K, value V)) (*Map[K, V], error) {
 	if err := checkTimeout(ttl); err != nil {
 		return nil, err
@@ -100,8 +101,8 @@ func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 func (m *Map[K, V]) Store(key K, value V) { m.swap(key, value, m.ttl) }
 
 // StoreFor is [Map.Store] with a time to live for this entry. [Map.Touch] applies the same ttl
-// again. An entry with a zero or negative ttl expires at once: it is passed to the expire function,
-// and no call ever finds it. With math.MaxInt64 the entry never expires.
+// again. An entry with a zero or negative ttl expires immediately: it is passed to the expire
+// function, and no call ever finds it. With math.MaxInt64 the entry never expires.
 func (m *Map[K, V]) StoreFor(key K, value V, ttl time.Duration) { m.swap(key, value, ttl) }
 
 // Swap is [Map.Store] and returns the value that it replaced. The result loaded reports whether
@@ -128,8 +129,8 @@ func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded 
 
 // LoadOrStore returns the value of key and true if key is present, and does not extend its time to
 // live. Otherwise LoadOrStore stores value as [Map.Store] does and returns value and false. If
-// several goroutines call it at once for an absent key, one stores its value and all return that
-// value. After Stop, LoadOrStore stores nothing and returns value and false.
+// several goroutines call it concurrently for an absent key, one stores its value and all return
+// that value. After Stop, LoadOrStore stores nothing and returns value and false.
 func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	if actual, loaded = m.Load(key); loaded {
 		return actual, true
@@ -153,11 +154,11 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	return actual, loaded
 }
 
-// Touch restarts the time to live of the entry of key and returns true: the entry now expires ttl
-// from now, with the ttl with which it was stored. If there is no entry, Touch returns false and
-// does nothing. A Touch that runs at the same time as the expiry of the entry either comes first,
-// and then the entry stays, or returns false. After Stop, Touch returns false. It allocates nothing
-// and reads the clock once. O(1).
+// Touch restarts the time to live of the entry of key and reports whether there is one: the entry
+// now expires ttl from now, with the ttl with which it was stored. If there is no entry, Touch does
+// nothing. A call to Touch that runs at the same time as the expiry of the entry either comes
+// first, and then the entry stays, or returns false. After Stop, Touch returns false. It allocates
+// nothing and reads the clock once. O(1).
 func (m *Map[K, V]) Touch(key K) (touched bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -175,11 +176,11 @@ func (m *Map[K, V]) Touch(key K) (touched bool) {
 	return touched
 }
 
-// Delete removes the entry of key and returns true: the expire function is not called for it. If
-// there is no entry, or its deadline has passed, Delete returns false. If several goroutines delete
-// an entry at once, exactly one call returns true. After Stop, Delete returns false. O(1)
-// amortised. The memory of an entry is released at once, that of the map's table once most of its
-// entries are gone.
+// Delete removes the entry of key and reports whether it did: the expire function is then not
+// called for it. If there is no entry, or its deadline has passed, Delete returns false. If several
+// goroutines delete an entry concurrently, exactly one call returns true. After Stop, Delete
+// returns false. O(1) amortised. The memory of an entry is released immediately, and the memory of
+// the map's table once most of its entries are gone.
 func (m *Map[K, V]) Delete(key K) bool {
 	_, deleted := m.LoadAndDelete(key)
 	return deleted
@@ -218,7 +219,7 @@ func (m *Map[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 // Range calls f for each entry that is present, in no particular order, until f returns false.
 // Range takes no snapshot: f may or may not see an entry that is stored, deleted or expires during
 // the call. f sees no key twice, and misses no entry that is present throughout. No lock is held
-// while f runs, and f may call every method. A Stop ends the Range. O(n).
+// while f runs, and f may call every method. Stop ends the Range. O(n).
 //
 // The method value is an iterator:
 //
@@ -240,7 +241,7 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 }
 
 // Expired returns the number of entries that have expired and wait to be passed to the expire
-// function. Len does not count them. They wait while earlier calls of the expire function run, so
+// function. Len does not count them. They wait while earlier calls to the expire function run, so
 // the number grows if the function blocks. After Stop, Expired returns 0. O(1).
 func (m *Map[K, V]) Expired() int {
 	if m.entries.Load() == nil {

@@ -280,13 +280,13 @@ func TestZeroValuePanicsInsteadOfLosingKeys(t *testing.T) {
 	var m Map[string, int]
 	var k Keys[string]
 	for name, call := range map[string]func(){
-		"Store":        func() { m.Store("a", 1) },
-		"Swap":         func() { m.Swap("a", 1) },
-		"LoadOrStore":  func() { m.LoadOrStore("a", 1) },
-		"Set":          func() { k.Set("a", time.Hour) },
-		"SetAt":        func() { k.SetAt("a", time.Now()) },
-		"Stop":         m.Stop,
-		"Stop of Keys": k.Stop,
+		"Store":       func() { m.Store("a", 1) },
+		"Swap":        func() { m.Swap("a", 1) },
+		"LoadOrStore": func() { m.LoadOrStore("a", 1) },
+		"Set":         func() { k.Set("a", time.Hour) },
+		"SetAt":       func() { k.SetAt("a", time.Now()) },
+		"Stop":        m.Stop,
+		"Keys.Stop":   k.Stop,
 	} {
 		assert.PanicsWithValue(t, "keyed: Map or Keys not made by NewMap or New", call, name)
 	}

@@ -101,8 +101,8 @@ func fillAndEnd(k *Keys[any], n int, end func(*Keys[any], []any)) []weak.Pointer
 	return refs
 }
 
-// After very many keys have expired at once, their memory and that of the map is returned although
-// the set is still in use.
+// After very many keys have expired together, their memory and the map's is returned although the
+// set is still in use.
 func TestMemoryIsReturnedAfterExpiry(t *testing.T) {
 	// Not parallel: it measures the heap.
 	n := scaled(400_000)

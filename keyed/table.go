@@ -161,17 +161,17 @@ func (t *table[K, V]) Len() int {
 }
 
 // Stop discards all keys without reporting them and stops the wheel. Stop does not wait for calls
-// of the expire function: calls that have begun continue, and keys that have been removed for a
+// to the expire function: calls that have begun continue, and keys that have been removed for a
 // call that is about to begin are still reported. No key is removed after Stop has returned. Stop
-// is idempotent and may be called from the expire function. After Stop every method returns at once
-// and finds no key. O(shards).
+// is idempotent and may be called from the expire function. After Stop every method returns
+// immediately and finds no key. O(shards).
 func (t *table[K, V]) Stop() {
 	t.mustBeInitialized()
 	t.entries.Store(nil) // before the wheel stops, see the proof above
 	t.wheel.Stop()
 }
 
-// Shutdown calls Stop and then waits until no call of the expire function runs. It returns nil, or
+// Shutdown calls Stop and then waits until no call to the expire function runs. It returns nil, or
 // ctx's error if ctx ends first. A Shutdown inside the expire function waits for its own caller
 // until ctx ends. Shutdown may be called again, and after Stop. If ctx is nil, it panics and stops
 // nothing.

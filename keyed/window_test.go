@@ -66,11 +66,11 @@ func TestCallsBetweenClaimAndSweep(t *testing.T) {
 			assert.False(t, ok, "a claimed timer has no deadline")
 			assert.Empty(t, maps.Collect(h.All()))
 		}, true, -1},
-		"Set":         {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", time.Second)) }, false, time.Second},
-		"Set at once": {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", 0)) }, false, 0},
-		"SetAt":       {func(t *testing.T, h *heldKeys) { assert.False(t, h.SetAt("k", h.Now().Add(time.Second))) }, false, time.Second},
-		"Touch":       {func(t *testing.T, h *heldKeys) { assert.True(t, h.Touch("k", time.Second)) }, false, time.Second},
-		"TouchAt":     {func(t *testing.T, h *heldKeys) { assert.True(t, h.TouchAt("k", h.Now().Add(time.Second))) }, false, time.Second},
+		"Set":        {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", time.Second)) }, false, time.Second},
+		"Set to now": {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", 0)) }, false, 0},
+		"SetAt":      {func(t *testing.T, h *heldKeys) { assert.False(t, h.SetAt("k", h.Now().Add(time.Second))) }, false, time.Second},
+		"Touch":      {func(t *testing.T, h *heldKeys) { assert.True(t, h.Touch("k", time.Second)) }, false, time.Second},
+		"TouchAt":    {func(t *testing.T, h *heldKeys) { assert.True(t, h.TouchAt("k", h.Now().Add(time.Second))) }, false, time.Second},
 		"two Touches": {func(t *testing.T, h *heldKeys) {
 			assert.True(t, h.Touch("k", time.Second))
 			assert.True(t, h.Touch("k", time.Minute))
@@ -191,7 +191,8 @@ func TestStopDuringSweepReportsNothing(t *testing.T) {
 	assert.False(t, taken)
 }
 
-// The test sweeps at every moment of a Stop that takes long because the wheel has many shards.
+// The test sweeps at every moment of a call to Stop that takes long because the wheel has many
+// shards.
 func TestSweepsDuringStopReportNothing(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -226,10 +227,10 @@ func TestSweepsDuringStopReportNothing(t *testing.T) {
 func TestCallOvertakenByStopAddsNothing(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(h *heldKeys, m *entryMap[string, struct{}]) bool{
-		"Set of an absent key":   func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "new", expiry{}) },
-		"Set of a present key":   func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "k", expiry{}) },
-		"Touch of a present key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "k", expiry{}) },
-		"Touch of an absent key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "new", expiry{}) },
+		"Set of an absent key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "new", expiry{}) },
+		"Set of a present key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "k", expiry{}) },
+		"Touch, a present key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "k", expiry{}) },
+		"Touch, an absent key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "new", expiry{}) },
 	} {
 		h := newHeldKeys(t)
 		h.Set("k", time.Hour)
