@@ -95,7 +95,7 @@ func TestUnreadablePageDoesNotStopReplayAllAndDeleteAllDead(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.Zero(t, deadLetters(t, q))
-		assert.LessOrEqual(t, paged.largest, 3, "calls at once")
+		assert.LessOrEqual(t, paged.largest, 3, "concurrent calls")
 		time.Sleep(2 * time.Hour)
 		for range 20 {
 			require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
@@ -104,6 +104,6 @@ func TestUnreadablePageDoesNotStopReplayAllAndDeleteAllDead(t *testing.T) {
 		n, err = q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
-		assert.LessOrEqual(t, paged.largest, 3, "calls at once")
+		assert.LessOrEqual(t, paged.largest, 3, "concurrent calls")
 	})
 }

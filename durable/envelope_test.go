@@ -82,14 +82,14 @@ func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 		m    durable.Message
 		want []string // in the error
 	}{
-		"too many":        {durable.Message{Headers: many}, []string{"65", "at most 64"}},
-		"too long":        {durable.Message{Headers: map[string]string{"k": strings.Repeat("x", contract.MaxHeaderBytes)}}, []string{"8193 bytes", "at most 8192"}},
-		"no key":          {durable.Message{Headers: map[string]string{"": "x"}}, []string{"empty"}},
-		"key no UTF-8":    {durable.Message{Headers: map[string]string{"a\xff": "x"}}, []string{`"a\xff"`, "UTF-8"}},
-		"value no UTF-8":  {durable.Message{Headers: map[string]string{"a": "x\xff"}}, []string{`"a"`, `"x\xff"`, "UTF-8"}},
-		"expired at once": {durable.Message{At: at, ExpireAt: at}, []string{"ExpireAt", "At"}},
-		"no millisecond":  {durable.Message{At: at.Add(1), ExpireAt: at.Add(time.Millisecond)}, []string{"ExpireAt", "At"}},
-		"expired before":  {durable.Message{At: at, ExpireAt: at.Add(-time.Hour)}, []string{"ExpireAt", "At"}},
+		"too many":       {durable.Message{Headers: many}, []string{"65", "at most 64"}},
+		"too long":       {durable.Message{Headers: map[string]string{"k": strings.Repeat("x", contract.MaxHeaderBytes)}}, []string{"8193 bytes", "at most 8192"}},
+		"no key":         {durable.Message{Headers: map[string]string{"": "x"}}, []string{"empty"}},
+		"key no UTF-8":   {durable.Message{Headers: map[string]string{"a\xff": "x"}}, []string{`"a\xff"`, "UTF-8"}},
+		"value no UTF-8": {durable.Message{Headers: map[string]string{"a": "x\xff"}}, []string{`"a"`, `"x\xff"`, "UTF-8"}},
+		"never valid":    {durable.Message{At: at, ExpireAt: at}, []string{"ExpireAt", "At"}},
+		"no millisecond": {durable.Message{At: at.Add(1), ExpireAt: at.Add(time.Millisecond)}, []string{"ExpireAt", "At"}},
+		"expired before": {durable.Message{At: at, ExpireAt: at.Add(-time.Hour)}, []string{"ExpireAt", "At"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ const (
 	EventAcked
 
 	// EventAgain: the store acknowledged a message and made it due again. See [Again]. A run of a
-	// recurring message ends with EventAgain or EventRunFailed, also if it was the last one.
+	// recurring message ends with EventAgain or EventRunFailed, even if it was the last one.
 	EventAgain
 
 	// EventRunFailed: the last attempt of a run of a recurring message has failed, and the store

@@ -489,7 +489,7 @@ func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 		enqueue(t, q, "next", 0)
 		time.Sleep(time.Minute)
 		stop()
-		assert.Zero(t, calls.Load(), "calls of the handler after ResultCancelled")
+		assert.Zero(t, calls.Load(), "calls to the handler after ResultCancelled")
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, stats.Acked, "the worker handles the next message")

@@ -22,7 +22,7 @@ func interrupt(t *testing.T, q *durable.Queue, id string) {
 	}
 }
 
-// The context of the handler ends. The message is removed, whatever the handler returns.
+// The context of the handler ends. The message is removed with any result of the handler.
 func TestInterruptedMessageIsRemoved(t *testing.T) {
 	t.Parallel()
 	for name, outcome := range map[string]func(ctx context.Context, d *durable.Delivery) error{

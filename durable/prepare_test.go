@@ -53,8 +53,8 @@ func (x ackTransaction) commit() driver.Status {
 
 const notCommitted = "has not committed"
 
-// A handler acknowledges its message in a transaction. If that has committed, the message is acked,
-// whatever the handler returns. Otherwise the result of the handler counts, and nil releases the
+// A handler acknowledges its message in a transaction. If that has committed, the message is acked
+// with any result of the handler. Otherwise the result of the handler counts, and nil releases the
 // message with an error.
 func TestHandlerAcknowledgesInATransaction(t *testing.T) {
 	t.Parallel()

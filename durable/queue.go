@@ -87,7 +87,7 @@ func checkStore(store Store) error {
 	if v := reflect.ValueOf(store); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
 		return nil
 	}
-	return fmt.Errorf("%w store: nil; pass the store that New or Open of a store package returned", ErrInvalid)
+	return fmt.Errorf("%w store: nil; pass the store that a store package's New or Open returned", ErrInvalid)
 }
 
 // Queues returns the sorted names of the queues in a store. The errors are [ErrInvalid] for a nil

@@ -226,7 +226,7 @@ func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 		enqueue(t, q, "m", 0)
 		var d *durable.Delivery
 		for i := 0; d == nil; i++ {
-			require.Less(t, i, 100, "calls of Take")
+			require.Less(t, i, 100, "calls to Take")
 			d = shortTake()
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -115,7 +115,7 @@ func idle(ctx context.Context, b *load.Bench, srv *server, store durable.Store) 
 		return both.Wait()
 	})
 	if err == nil {
-		b.Add("Redis: idle, calls a second for each partition", calls/load.Partitions, 2, true, load.Plain)
+		b.Add("Redis: idle, calls per second per partition", calls/load.Partitions, 2, true, load.Plain)
 	}
 	return err
 }

@@ -47,7 +47,7 @@ var rules = []struct {
 	{"delivered once", Options{}, []Event{enq("a", 10), started("a", 1, 10), with(Handled, "a", 1), with(Acked, "a", 1)}, violations{}},
 	{"start is recorded before the enqueue", Options{}, []Event{started("a", 1, 10), with(Acked, "a", 1), enq("a", 10)}, violations{}},
 
-	{"lost at once", Options{}, []Event{enq("a", 10)}, violations{"lost": 1}},
+	{"lost immediately", Options{}, []Event{enq("a", 10)}, violations{"lost": 1}},
 	{"lost after a start", Options{Crashes: true}, []Event{enq("a", 10), started("a", 1, 10)}, violations{"lost": 1}},
 	{"lost after a failure", Options{}, []Event{enq("a", 10), started("a", 1, 10), with(Failed, "a", 1)}, violations{"lost": 1}},
 	{"handled only", Options{}, []Event{enq("a", 10), started("a", 1, 10), with(Handled, "a", 1)}, violations{}},
@@ -193,7 +193,7 @@ var rules = []struct {
 	{"handled twice", Options{},
 		[]Event{enq("a", 1), started("a", 1, 10), with(Handled, "a", 1), started("a", 2, 20), with(Handled, "a", 2)},
 		violations{}},
-	{"several at once", Options{},
+	{"several together", Options{},
 		[]Event{started("a", 1, 1), enq("b", 1), enq("c", 9), started("c", 1, 8), with(Acked, "c", 1)},
 		violations{"unknown": 1, "lost": 1, "early": 1}},
 }

@@ -224,7 +224,7 @@ type Lister interface {
 	Queues(ctx context.Context) ([]string, error)
 
 	// DeleteQueue deletes a queue with its messages, counters and members. It returns [ErrNoQueue]
-	// if the queue does not exist, also if an unanswered call has deleted it.
+	// if the queue does not exist, even if an unanswered call has deleted it.
 	//
 	// Calls to backends of a deleted queue return ErrNoQueue until it is created again. They return
 	// [ErrPartitions] if it then has another number of partitions, and otherwise use the new queue.

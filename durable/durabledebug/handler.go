@@ -57,7 +57,7 @@ type Handler struct {
 // error. The handler keeps the queue alive until Remove.
 func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
-		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))
+		panic(fmt.Sprintf("durabledebug: Add with a nil queue as %q", name))
 	}
 	if err := h.queues.Add(name, &watchedQueue{name: name, q: q, lists: new(lists)}); err != nil {
 		return fmt.Errorf("durabledebug: %w queue name: %w", durable.ErrInvalid, err)

@@ -241,7 +241,7 @@ func TestAddRefusesBadNames(t *testing.T) {
 	for _, name := range []string{"", strings.Repeat("x", 129), "\xff", "orders"} {
 		require.ErrorIs(t, h.Add(name, q), durable.ErrInvalid, "%q", name)
 	}
-	assert.PanicsWithValue(t, `durabledebug: Add of a nil queue as "x"`, func() { _ = h.Add("x", nil) })
+	assert.PanicsWithValue(t, `durabledebug: Add with a nil queue as "x"`, func() { _ = h.Add("x", nil) })
 	assert.True(t, h.Remove("orders"))
 	assert.False(t, h.Remove("orders"))
 	assert.Empty(t, document(t, h, "/?format=json", http.StatusOK).Queues)

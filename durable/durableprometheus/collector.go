@@ -103,7 +103,7 @@ func NewCollector(opts Options) *Collector {
 // timingwheel_durable_up, which is 0.
 func (c *Collector) Add(name string, s Source) error {
 	if q, ok := s.(*durable.Queue); s == nil || ok && q == nil {
-		panic(fmt.Sprintf("durableprometheus: Add of a nil %T as queue %q", s, name))
+		panic(fmt.Sprintf("durableprometheus: Add with a nil %T as queue %q", s, name))
 	}
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("%w: %q; it must be UTF-8", ErrName, name)
@@ -176,7 +176,7 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 	out <- prommetric.Histogram(c.lateness, &stats.Lateness.Histogram, c.opts.ClassicOnly, name)
 }
 
-var errBusy = errors.New("durableprometheus: the call of the last scrape is still under way")
+var errBusy = errors.New("durableprometheus: the call for the last scrape is still under way")
 
 // stats calls Stats of a queue. If a source does not return when its context ends, stats does not
 // call it again before it has returned, so that scrapes do not accumulate goroutines.

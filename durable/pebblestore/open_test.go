@@ -500,7 +500,7 @@ func TestCallHasNoEffectIfItsContextEndsBeforeItRuns(t *testing.T) {
 	}
 }
 
-// The queue counts a call as waiting until it is over, also if the store fails meanwhile.
+// The queue counts a call as waiting until it is over, even if the store fails meanwhile.
 func TestCallUnderWayIsOverWhenTheStoreFails(t *testing.T) {
 	t.Parallel()
 	s, q := openStore(t, t.TempDir(), faultOptions(nil))

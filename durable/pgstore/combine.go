@@ -70,9 +70,9 @@ type heldMessage struct {
 	outcome driver.Outcome
 }
 
-// combiner makes many calls by one statement, whatever their queues and partitions. Calls that
-// arrive while a statement is under way share the next one. A single call is made immediately, and
-// many calls make few transactions.
+// combiner makes many calls by one statement, for any queues and partitions. Calls that arrive
+// while a statement is under way share the next one. A single call is made immediately, and many
+// calls make few transactions.
 type combiner struct {
 	s    *Store
 	text statement

@@ -74,7 +74,7 @@ import (
 )
 
 // Store is a [driver.Store] and [driver.Lister] on Redis, made by [New]. A Store is safe for
-// concurrent use. Open and Close of the zero Store return [driver.ErrInvalid].
+// concurrent use. The zero Store's Open and Close return [driver.ErrInvalid].
 type Store struct {
 	queues
 	client  redis.UniversalClient

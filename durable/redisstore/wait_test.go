@@ -127,18 +127,18 @@ var uncertain = map[string]struct {
 	call func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error)
 	want driver.Status
 }{
-	"Put of a known message": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
+	"Put, known message": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
 		return first(q.Put(ctx, driver.Put{Call: c, Items: items("known", 1, 10, time.Hour)}))
 	}, driver.StatusDuplicate},
 	"Replace of a firing message": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
 		return first(q.Put(ctx, driver.Put{Call: c, Items: items("firing", 1, 10, time.Hour), Replace: true}))
 	}, driver.StatusFiring},
-	"Cancel of a firing message":     {applyTo(driver.OpCancel, items("firing", 1, 0, 0)[0].ID), driver.StatusFiring},
-	"Cancel of none":                 {applyTo(driver.OpCancel, "none"), driver.StatusNotFound},
-	"Reschedule of a firing message": {applyTo(driver.OpReschedule, items("firing", 1, 0, 0)[0].ID), driver.StatusFiring},
-	"Reschedule of none":             {applyTo(driver.OpReschedule, "none"), driver.StatusNotFound},
-	"Replay of none":                 {applyTo(driver.OpReplay, "none"), driver.StatusNotFound},
-	"Purge of none":                  {applyTo(driver.OpPurge, "none"), driver.StatusNotFound},
+	"Cancel of a firing message": {applyTo(driver.OpCancel, items("firing", 1, 0, 0)[0].ID), driver.StatusFiring},
+	"Cancel of none":             {applyTo(driver.OpCancel, "none"), driver.StatusNotFound},
+	"Reschedule, firing message": {applyTo(driver.OpReschedule, items("firing", 1, 0, 0)[0].ID), driver.StatusFiring},
+	"Reschedule, none":           {applyTo(driver.OpReschedule, "none"), driver.StatusNotFound},
+	"Replay of none":             {applyTo(driver.OpReplay, "none"), driver.StatusNotFound},
+	"Purge of none":              {applyTo(driver.OpPurge, "none"), driver.StatusNotFound},
 	"Resume of a running partition": {func(ctx context.Context, q driver.Backend, c driver.Call) (driver.Status, error) {
 		return driver.StatusDone, q.Pause(ctx, driver.Pause{Call: c})
 	}, driver.StatusDone},

@@ -65,7 +65,7 @@ func (s *leases) add(l *lease) {
 }
 
 // keepFrom adds the leases of the last State that were answered and have their messages in place,
-// also if a change that was lost has ended them. Other changes have written their tokens.
+// even if a change that was lost has ended them. Other changes have written their tokens.
 func (s *leases) keepFrom(last *leases, durable uint64, p *partition) {
 	s.token, s.ended = max(s.token, last.token), last.ended
 	all := append(slices.Collect(maps.Values(last.byID)), last.settled...)
