@@ -130,7 +130,7 @@ func ask[A any](m *model, question func() A) A {
 	}
 	before := *m.c.calls
 	answer := question()
-	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: calls of the Scheduler for one call of the planner", m.c.name)
+	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: calls to the Scheduler for one call to the planner", m.c.name)
 	return answer
 }
 

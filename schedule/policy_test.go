@@ -22,7 +22,7 @@ func TestMisfirePolicyDecidesMissedRuns(t *testing.T) {
 		"run once":               {runOnce, []loggedRun{{10, 10}, {20, 47}, {50, 50}, {60, 60}}},
 		"run all":                {runAll, []loggedRun{{10, 10}, {20, 47}, {30, 47}, {40, 47}, {50, 50}, {60, 60}}},
 		"skip":                   {runOnceMaxLate(2 * ms), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
-		"skip at once":           {runOnceMaxLate(0), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
+		"skip, never late":       {runOnceMaxLate(0), []loggedRun{{10, 10}, {50, 50}, {60, 60}}},
 		"skip, one in time":      {runOnceMaxLate(10 * ms), []loggedRun{{10, 10}, {40, 47}, {50, 50}, {60, 60}}},
 		"skip, several in time":  {runOnceMaxLate(20 * ms), []loggedRun{{10, 10}, {30, 47}, {50, 50}, {60, 60}}},
 		"skip, all in time":      {runOnceMaxLate(time.Hour), []loggedRun{{10, 10}, {20, 47}, {50, 50}, {60, 60}}},
@@ -69,7 +69,7 @@ func TestMisfireOfAWeekTakesFewCalls(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, len(planned), len(row.want), name)
 		assert.Equal(t, row.want, planned[:len(row.want)], name)
-		assert.LessOrEqual(t, count.calls, 15, "%s: calls of the Scheduler", name)
+		assert.LessOrEqual(t, count.calls, 15, "%s: calls to the Scheduler", name)
 	}
 }
 

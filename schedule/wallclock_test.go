@@ -446,7 +446,8 @@ func (w *waitingCalls) run() {
 	}
 }
 
-// The call of a flushed plan waits until the clocks would have been compared. The run takes place.
+// The call to a flushed plan's function waits until the clocks would have been compared. The run
+// takes place.
 func wallFlushBeforeComparison(t *testing.T, _ *steppedClock) {
 	calls := new(waitingCalls)
 	tw := startWheel(t, timingwheel.Options{Executor: calls})

@@ -57,7 +57,7 @@ var ErrName = errors.New("wheeldebug: bad wheel name")
 // pointer.
 func (h *Handler) Add(name string, w Source) error {
 	if nilcheck.IsNil(w) {
-		panic(fmt.Sprintf("wheeldebug: Add of a nil %T as wheel %q", w, name))
+		panic(fmt.Sprintf("wheeldebug: Add with a nil %T as wheel %q", w, name))
 	}
 	if err := h.wheels.Add(name, &wheelEntry{name: name, source: w}); err != nil {
 		return fmt.Errorf("%w: %w", ErrName, err)

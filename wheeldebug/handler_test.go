@@ -239,9 +239,9 @@ func TestBadNamesAreRejected(t *testing.T) {
 		require.ErrorIs(t, err, ErrName)
 		assert.ErrorContains(t, err, want)
 	}
-	assert.PanicsWithValue(t, `wheeldebug: Add of a nil <nil> as wheel "nil"`, func() { h.Add("nil", nil) })
+	assert.PanicsWithValue(t, `wheeldebug: Add with a nil <nil> as wheel "nil"`, func() { h.Add("nil", nil) })
 	var none *timingwheel.TimingWheel // as if the error of New was ignored
-	assert.PanicsWithValue(t, `wheeldebug: Add of a nil *timingwheel.TimingWheel as wheel "none"`, func() { h.Add("none", none) })
+	assert.PanicsWithValue(t, `wheeldebug: Add with a nil *timingwheel.TimingWheel as wheel "none"`, func() { h.Add("none", none) })
 	require.NoError(t, h.Add("twice", tw))
 	require.ErrorIs(t, h.Add("twice", tw), ErrName)
 	require.EqualError(t, h.Add("twice", tw), `wheeldebug: bad wheel name: "twice" is in use; names must be unique`)

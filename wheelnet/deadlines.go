@@ -90,7 +90,7 @@ const (
 // without a battery-backed clock, which may start in 1970.
 const pastUnix = 1
 
-// past is a deadline that makes calls on a connection return at once.
+// past is a deadline that makes calls on a connection return immediately.
 var past = time.Unix(pastUnix, 0)
 
 // timersOf returns the timers of tw that survive its Stop.
@@ -184,7 +184,7 @@ func (c *deadlines) apply(i int) error {
 	case c.closed || c.delegated:
 		return c.setInner(i, c.timeOf(at)) // a closed connection returns its error
 	case at <= 0 || at != noDeadline && at <= c.timers.Clock.Read():
-		err := c.setInner(i, past) // also if expired: a closed connection returns its error
+		err := c.setInner(i, past) // even if expired: a closed connection returns its error
 		c.expired[i] = c.expired[i] || err == nil
 		return err
 	}
@@ -205,9 +205,9 @@ func (c *deadlines) apply(i int) error {
 	return nil
 }
 
-// arm arms the timer for at. It returns false if the timer has fired and its callback waits for mu,
-// or if the wheel is stopped. In the second case arm sets delegated, and the caller has to apply
-// both directions. mu is held.
+// arm arms the timer for at. It reports whether it did: it fails if the timer has fired and its
+// callback waits for mu, or if the wheel is stopped. In the second case arm sets delegated, and the
+// caller has to apply both directions. mu is held.
 func (c *deadlines) arm(at int64) bool {
 	if c.armed != noDeadline && !c.timers.Cancel(c.timer) {
 		return false // a second timer would lead to a second callback

@@ -72,7 +72,7 @@ func NewCollector(opts Options) *Collector {
 // until [Collector.Remove]. Add panics if s is nil or a nil pointer.
 func (c *Collector) Add(name string, s Source) error {
 	if nilcheck.IsNil(s) {
-		panic(fmt.Sprintf("wheelprometheus: Add of a nil %T as wheel %q", s, name))
+		panic(fmt.Sprintf("wheelprometheus: Add with a nil %T as wheel %q", s, name))
 	}
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("%w: %q; it must be UTF-8", ErrName, name)

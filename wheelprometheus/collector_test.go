@@ -233,7 +233,7 @@ func TestBadNamesAreRejected(t *testing.T) {
 		require.Contains(t, err.Error(), fmt.Sprintf("%q", name))
 	}
 	require.Panics(t, func() { c.Add("nil", nil) })
-	require.PanicsWithValue(t, `wheelprometheus: Add of a nil *timingwheel.TimingWheel as wheel "none"`, func() { c.Add("none", (*timingwheel.TimingWheel)(nil)) })
+	require.PanicsWithValue(t, `wheelprometheus: Add with a nil *timingwheel.TimingWheel as wheel "none"`, func() { c.Add("none", (*timingwheel.TimingWheel)(nil)) })
 	for _, label := range []string{"wheel", "", "__name__"} {
 		require.Panics(t, func() { NewCollector(Options{ConstLabels: prometheus.Labels{label: "x"}}) }, "label %q", label)
 	}

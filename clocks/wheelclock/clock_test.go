@@ -51,7 +51,7 @@ func script(c movableClock, seed uint64) (records []string) {
 		d := time.Duration(rng.IntN(12)) * ms
 		switch rng.IntN(10) {
 		case 0:
-			timers = append(timers, c.Timer(d+ms)) // with a zero duration Stop of a Mock's timer blocks next
+			timers = append(timers, c.Timer(d+ms)) // with a zero duration the Stop method of a Mock's timer blocks next
 		case 1:
 			n := len(funcs)
 			funcs = append(funcs, c.AfterFunc(d, func() {
@@ -70,17 +70,17 @@ func script(c movableClock, seed uint64) (records []string) {
 		case 4:
 			if n := len(funcs); n > 0 {
 				n = rng.IntN(n)
-				record("Stop of func %d: %v", n, funcs[n].Stop())
+				record("func %d: Stop: %v", n, funcs[n].Stop())
 			}
 		case 5:
 			if n := len(funcs); n > 0 {
 				n = rng.IntN(n)
-				record("Reset of func %d: %v", n, funcs[n].Reset(d))
+				record("func %d: Reset: %v", n, funcs[n].Reset(d))
 			}
 		case 6:
 			if n := len(timers); n > 0 {
 				n = rng.IntN(n)
-				record("Stop of timer %d: %v", n, timers[n].Stop())
+				record("timer %d: Stop: %v", n, timers[n].Stop())
 			}
 		case 7:
 			if n := len(tickers); n > 0 {

@@ -99,16 +99,16 @@ func (r *runner) step(i, b int) {
 		r.afters = append(r.afters, r.s.After(d))
 	case op <= 5 && len(r.timers) > 0:
 		n := pick(len(r.timers))
-		r.record("Reset of timer %d: %v", n, r.timers[n].Reset(d))
+		r.record("timer %d: Reset: %v", n, r.timers[n].Reset(d))
 	case op == 6 && len(r.timers) > 0:
 		n := pick(len(r.timers))
-		r.record("Stop of timer %d: %v", n, r.timers[n].Stop())
+		r.record("timer %d: Stop: %v", n, r.timers[n].Stop())
 	case op == 7 && len(r.funcs) > 0:
 		n := pick(len(r.funcs))
-		r.record("Reset of func %d: %v", n, r.funcs[n].Reset(d))
+		r.record("func %d: Reset: %v", n, r.funcs[n].Reset(d))
 	case op == 8 && len(r.funcs) > 0:
 		n := pick(len(r.funcs))
-		r.record("Stop of func %d: %v", n, r.funcs[n].Stop())
+		r.record("func %d: Stop: %v", n, r.funcs[n].Stop())
 	case op == 9 && len(r.tickers) > 0:
 		n := pick(len(r.tickers))
 		r.tickers[n].Stop()

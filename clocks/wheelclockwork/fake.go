@@ -24,7 +24,7 @@ import (
 // wheel, so a test that uses fractions of a millisecond sets [timingwheel.Options.Tick].
 // Ticker.Reset panics if its duration is not positive, as in package time. A running ticker that is
 // reset has one period, whereas clockwork's ticker then ticks with both periods and continues after
-// a Stop.
+// Stop.
 //
 // All methods may be called at any time from any goroutine, except as Advance says. After the
 // wheel's Stop no timer fires, and Sleep with a positive duration does not return.

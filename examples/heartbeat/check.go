@@ -37,8 +37,8 @@ type checkInput struct {
 //   - For a silent client, the time for which the machine stalled while the server should have read
 //     the last beat or cut the connection.
 //   - For a live client, a gap between its own beats of three quarters of the timeout or more. A
-//     client sends a beat at least each quarter of the timeout, unless the machine delays it. The
-//     server cannot distinguish such a client from a silent one.
+//     client sends a heartbeat at least once per quarter of the timeout, unless the machine delays
+//     it. The server cannot distinguish such a client from a silent one.
 func check(in checkInput) verdict {
 	var v verdict
 	for _, c := range in.clients {
@@ -100,7 +100,7 @@ func (v *verdict) checkLiveCut(in checkInput, c clientRecord) {
 		return
 	}
 	v.liveCut++
-	v.fault(c, "was cut although it sent a beat at least every %v", c.longestGap)
+	v.fault(c, "was cut although it sent a heartbeat at least every %v", c.longestGap)
 }
 
 // checkLeft judges what the server recorded about a client that left by itself.

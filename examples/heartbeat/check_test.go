@@ -25,7 +25,7 @@ func TestCheckJudgesEachClient(t *testing.T) {
 		wrong  bool
 	}{
 		"silent, cut in time":  {wentSilent, wasCut, nil, verdict{}, false},
-		"silent, cut at once":  {with(wentSilent, func(c *clientRecord) { c.cutAt = at(1000) }), wasCut, nil, verdict{}, false},
+		"silent, cut early":    {with(wentSilent, func(c *clientRecord) { c.cutAt = at(1000) }), wasCut, nil, verdict{}, false},
 		"silent, at the bound": {with(wentSilent, func(c *clientRecord) { c.cutAt = at(1100) }), wasCut, nil, verdict{}, false},
 		"silent, late":         {with(wentSilent, func(c *clientRecord) { c.cutAt = at(1101) }), wasCut, nil, verdict{late: 1}, true},
 		"silent, late during a stall": {with(wentSilent, func(c *clientRecord) { c.cutAt = at(1150) }), wasCut,

@@ -198,7 +198,7 @@ func (c *client) sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// beat sends a beat. It fails only if the server has closed the connection.
+// beat sends a heartbeat. It fails only if the server has closed the connection.
 func (c *client) beat() {
 	now := time.Now()
 	_, err := c.conn.Write([]byte{'.'})

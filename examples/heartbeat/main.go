@@ -1,12 +1,12 @@
 // Heartbeat is a TCP server that keeps an idle timeout for each of its connections on a timing
 // wheel, and the clients that test it, all over loopback in one process.
 //
-// Each client sends a heartbeat, in short a beat, at random intervals of at most a quarter of the
-// timeout. During the run some clients close their connection, some reset it as if they had
-// crashed, and some go silent without closing, as if their machine had lost its network. The server
-// must cut each silent connection within a bound after its timeout, and no other connection. At the
-// end the program compares what the server did with what the clients recorded. The exit code is 0
-// if the server was right, 1 if it was wrong, and 2 if an option is not accepted.
+// Each client sends a heartbeat at random intervals of at most a quarter of the timeout. During the
+// run some clients close their connection, some reset it as if they had crashed, and some go silent
+// without closing, as if their machine had lost its network. The server must cut each silent
+// connection within a bound after its timeout, and no other connection. At the end the program
+// compares what the server did with what the clients recorded. The exit code is 0 if the server was
+// right, 1 if it was wrong, and 2 if an option is not accepted.
 //
 //	go run ./examples/heartbeat
 //	go run ./examples/heartbeat -conns 2000 -timeout 1s -duration 8s -impl std
@@ -25,7 +25,7 @@
 // the table, note:
 //
 //   - The clients and the server share the process, so only the differences between runs count.
-//   - Postponing a timeout costs far less CPU time than sending and reading a beat. The
+//   - Postponing a timeout costs far less CPU time than sending and reading a heartbeat. The
 //     difference between the two runs without timeouts is noise, and so is any smaller difference.
 //   - The memory is the heap for each connection, after all clients have connected. With few
 //     connections, most of the difference is the wheel itself. The last run includes what the

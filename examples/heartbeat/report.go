@@ -14,7 +14,7 @@ import (
 // printSettings prints what all runs of a command line have in common.
 func printSettings(w io.Writer, cfg config) {
 	n := countRoles(newPlans(cfg))
-	fmt.Fprintf(w, "%s connections for %v; idle timeout %v, cut at most %v later; a beat at least every %v\n",
+	fmt.Fprintf(w, "%s connections for %v; idle timeout %v, cut at most %v later; a heartbeat at least every %v\n",
 		figures.Comma(cfg.conns), cfg.duration, cfg.timeout, cfg.bound, longestInterval(cfg.timeout))
 	fmt.Fprintf(w, "clients: %s stay, %s close early, %s crash, %s go silent\n",
 		figures.Comma(n[stays]), figures.Comma(n[closes]), figures.Comma(n[crashes]), figures.Comma(n[silent]))
@@ -64,7 +64,7 @@ func (res *result) printMeasures(w io.Writer) {
 	t.AppendRow(table.Row{"goroutines", "", "", "", figures.Comma(res.peak.goroutines)})
 	t.AppendRow(table.Row{"pending timers", "", "", "", formatPending(res.peak.pending)})
 	t.AppendSeparator()
-	count("kept at timeout: a beat was in the kernel", int(res.keptByBeat))
+	count("kept at timeout: a heartbeat was in the kernel", int(res.keptByBeat))
 	count("kept at timeout: the machine had stalled", int(res.keptByStall))
 	count("excused: cut late, the machine stalled", v.excused)
 	count("excused: live client cut, the machine delayed its beats", v.starved)

@@ -225,7 +225,7 @@ func TestComparisonWithFaultsIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, right, out.String())
 	assert.Contains(t, column(rows(out.String()), 8), "FAIL")
-	assert.Contains(t, out.String(), "was cut although it sent a beat")
+	assert.Contains(t, out.String(), "was cut although it sent a heartbeat")
 }
 
 // brokenAccept is an implementation whose listener accepts no connection.

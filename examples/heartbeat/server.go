@@ -55,7 +55,7 @@ type counters struct {
 	accepted    atomic.Int64
 	beats       atomic.Int64
 	cuts        atomic.Int64
-	keptByBeat  atomic.Int64 // timeouts that passed while a beat was waiting in the kernel
+	keptByBeat  atomic.Int64 // timeouts that passed while a heartbeat was waiting in the kernel
 	keptByStall atomic.Int64 // timeouts that passed after a stall of the machine
 	early       atomic.Int64 // timeouts that passed before their deadline, which is a bug of the implementation
 }
@@ -137,7 +137,7 @@ func (s *server) waitUntilIdle(conns int, patience time.Duration) bool {
 func (s *server) close() { _ = s.listener.Close() }
 
 // session is the server's side of one connection. The goroutine that runs run is the only one that
-// reads from the connection and decides whether to cut it. So a timeout does not race with a beat.
+// reads from the connection and decides whether to cut it. So a timeout races with no heartbeat.
 type session struct {
 	srv           *server
 	conn          net.Conn
@@ -197,7 +197,7 @@ func (s *session) beat(n int) {
 }
 
 // afterTimeout decides whether to cut a connection after a deadline has ended its Read. The timeout
-// may have passed while a beat was waiting in the kernel, or while this goroutine was waiting for a
+// may have passed while a heartbeat waited in the kernel, or while this goroutine waited for a
 // processor. So the connection is idle only if the kernel has nothing to read after the timeout.
 func (s *session) afterTimeout() endKind {
 	if !s.timeout.passed() {
@@ -218,8 +218,8 @@ func (s *session) afterTimeout() endKind {
 }
 
 // stalled reports whether the machine has stalled for so long that the client may have missed a
-// beat. The client runs on the same machine and needs some time to catch up. Each stall is allowed
-// for once.
+// heartbeat. The client runs on the same machine and needs some time to catch up. Each stall is
+// allowed for once.
 func (s *session) stalled() bool {
 	return s.srv.stalls.longestSince(s.srv.start.Add(s.stallsAllowed), time.Now()) > s.srv.timeout/4
 }

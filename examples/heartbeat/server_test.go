@@ -94,7 +94,8 @@ func TestIdleConnectionIsCut(t *testing.T) {
 	})
 }
 
-// The timeout passes while a beat waits in the kernel, because the server was too slow to read it.
+// The timeout passes while a heartbeat waits in the kernel, because the server was too slow to read
+// it.
 func TestBeatInKernelKeepsConnection(t *testing.T) {
 	t.Parallel()
 	forEachImplementation(t, func(t *testing.T, s *session, client *net.TCPConn) {

@@ -127,7 +127,7 @@ func (t stdTimer) Stop() bool {
 }
 
 // Touch stops the timer first, because [time.Timer.Reset] re-arms a timer that has fired. With a
-// short timeout its function could then run again before a Stop.
+// short timeout its function could then run again before Stop.
 func (t stdTimer) Touch() bool {
 	if !t.Timer.Stop() {
 		return false
@@ -176,7 +176,7 @@ func (t *timerTimeout) restart() bool {
 }
 
 // fire does not cut the connection. It interrupts the goroutine that reads from the connection,
-// because only that goroutine knows whether a beat has arrived in the meantime.
+// because only that goroutine knows whether a heartbeat has arrived in the meantime.
 func (t *timerTimeout) fire() {
 	t.srv.recordFired(t.srv.now() - t.deadline.Load())
 	_ = t.conn.SetReadDeadline(longAgo) // fails only on a closed connection

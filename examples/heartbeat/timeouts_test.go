@@ -26,7 +26,7 @@ func TestTimerLibrariesKeepContractOfTimer(t *testing.T) {
 		assert.Equal(t, 0, tm.pending())
 		assert.False(t, a.Touch())
 		assert.False(t, a.Stop())
-		assert.Empty(t, fired, "Touch of a fired timer armed it")
+		assert.Empty(t, fired, "Touch armed a fired timer")
 		assert.Equal(t, 0, tm.pending())
 
 		a = tm.afterFunc(time.Hour, func() {})
@@ -68,7 +68,8 @@ func TestEarlyDeadlineIsCounted(t *testing.T) {
 	assert.EqualValues(t, 1, s.srv.early.Load())
 }
 
-// A timer fires just before a beat is read, and its callback runs after the next timer was armed.
+// A timer fires just before a heartbeat is read, and its callback runs after the next timer was
+// armed.
 func TestLateCallbackOfPreviousTimeoutIsIgnored(t *testing.T) {
 	t.Parallel()
 	s, h, _ := newManualSession(t)

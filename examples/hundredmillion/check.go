@@ -81,7 +81,7 @@ func (ob observation) faults() (faults []string) {
 	count("Armed", ob.stats.Armed, int64(ob.n))
 	count("Fired", ob.stats.Fired, int64(want.count))
 	count("Stopped", ob.stats.Stopped, ob.stopped)
-	// The wheel does not count a beat after a worker has claimed the timer.
+	// The wheel does not count a call to Touch after a worker has claimed the timer.
 	if !ob.overran || int64(ob.stats.Postponed) > ob.beat {
 		count("Postponed", ob.stats.Postponed, ob.beat)
 	}

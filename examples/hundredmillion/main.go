@@ -1,7 +1,7 @@
 // Hundredmillion keeps a hundred million timers pending on one timing wheel, in about 3.1 GiB, and
 // checks that exactly the due ones expire.
 //
-// The program arms the timers, beats a random share (a beat postpones the deadline), stops another
+// The program arms the timers, beats a random share (that postpones the deadline), stops another
 // share, and lets a third share expire within a window of some seconds. The other timers are due an
 // hour later. The kind of a timer and its deadline are functions of its number and the seed, so the
 // program need not store them, and the final check does not depend on the wheel: each expired

@@ -94,7 +94,7 @@ func doJob(t *testing.T, ctx context.Context, p Policy, budget *Budget, attempt 
 	took := time.Since(begin)
 	time.Sleep(time.Hour)
 	synctest.Wait()
-	assert.Empty(t, results, "a second call of done")
+	assert.Empty(t, results, "a second call to done")
 	assert.Zero(t, tw.Len())
 	return result, took
 }

@@ -24,7 +24,7 @@ type Ending int
 // Each session ends for exactly one of these reasons.
 const (
 	Idle     Ending = iota // no request for too long
-	Lifetime               // also if it is in use: a stolen session must not live for ever
+	Lifetime               // even if it is in use: a stolen session must not live for ever
 	Logout                 // by the user or by Close
 	Endings                // number of reasons
 )

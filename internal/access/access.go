@@ -4,9 +4,8 @@ package access
 
 import "github.com/timingwheel-go/timingwheel/internal/clock"
 
-// Timers arms and cancels timers that survive the Stop of their wheel. Stop hands the pending
-// timers to the runtime, which fires them at the same time as the wheel would. T is
-// timingwheel.Timer.
+// Timers arms and cancels timers that survive their wheel's Stop. Stop hands the pending timers to
+// the runtime, which fires them at the same time as the wheel would. T is timingwheel.Timer.
 type Timers[T comparable] struct {
 	Clock *clock.Timeline // the clock of the wheel
 
@@ -18,8 +17,8 @@ type Timers[T comparable] struct {
 	// stopped.
 	Arm func(at int64, f func()) T
 
-	// Cancel cancels a timer of the wheel or of the runtime. It returns true if it prevented the
-	// call of f.
+	// Cancel cancels a timer of the wheel or of the runtime. It reports whether it prevented the
+	// call to f.
 	Cancel func(T) bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Alarm calls a function when the clock has reached a certain reading. Concurrent calls of its
+// Alarm calls a function when the clock has reached a certain reading. Concurrent calls to its
 // methods are not allowed.
 type Alarm struct {
 	group *Group

@@ -43,7 +43,7 @@ const (
 // Classes of timers. An ordinary timer has class 0.
 const (
 	Lasting Word = 1 << 3 // the wheel's Stop hands the timer to package time
-	Counted Word = 2 << 3 // the calls of the timer's function are counted; the payload tells whose
+	Counted Word = 2 << 3 // the calls to the timer's function are counted; the payload tells whose
 )
 
 // Listed is a flag. Staged, Ending, Ended: a bucket may also refer to the record.

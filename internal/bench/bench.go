@@ -40,7 +40,7 @@ type Config struct {
 	Grace  time.Duration // a due timer counts as lost if no timer has run for this time
 
 	// KeepGarbage skips the garbage collection before the measurement. It is for tests that run
-	// many workloads at once.
+	// many workloads concurrently.
 	KeepGarbage bool
 
 	// Phase is called with a description of each phase that begins, so that a hanging run can be

@@ -55,20 +55,20 @@ func BenchmarkBusyBlockedWaking(b *testing.B) {
 	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlockedWaking[*time.Timer], bench.BusyBlockedWaking[timingwheel.Timer])
 }
 
-// BenchmarkBusyStream runs 10,000 callbacks a second for two seconds, which sleep for 5 ms each.
+// BenchmarkBusyStream runs 10,000 callbacks per second for two seconds, which sleep for 5 ms each.
 func BenchmarkBusyStream(b *testing.B) {
 	busyPair(b, bench.Config{N: shorter(20_000)}, bench.BusyStream[*time.Timer], bench.BusyStream[timingwheel.Timer])
 }
 
-// BenchmarkBusySpread runs 100,000 quick callbacks a second for two seconds.
+// BenchmarkBusySpread runs 100,000 quick callbacks per second for two seconds.
 func BenchmarkBusySpread(b *testing.B) {
 	busyPair(b, bench.Config{N: shorter(200_000)}, bench.BusySpread[*time.Timer], bench.BusySpread[timingwheel.Timer])
 }
 
-// BenchmarkBusyCalls measures single calls while timers expire: 250,000 a second for two seconds
-// with one caller, and a million a second for one second with 16 callers. bench.BusyCalls explains
-// how it distinguishes a call that waits from a call whose goroutine is preempted. impl=none makes
-// no calls and shows the figures of the method itself.
+// BenchmarkBusyCalls measures single calls while timers expire: 250,000 per second for two seconds
+// with one caller, and a million per second for one second with 16 callers. bench.BusyCalls
+// explains how it distinguishes a call that waits from a call whose goroutine is preempted.
+// impl=none makes no calls and shows the figures of the method itself.
 func BenchmarkBusyCalls(b *testing.B) {
 	for _, v := range []struct {
 		name  string

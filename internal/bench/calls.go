@@ -12,14 +12,14 @@ import (
 type Operation int
 
 const (
-	Reschedule Operation = iota // Reset of a random timer to a minute from now
-	Rearm                       // Stop of a random timer, and After for a new one
-	Restart                     // Stop of a random timer that can be armed again, and Reset
-	Hasten                      // Reset of a random timer, in half of the calls to an earlier deadline
+	Reschedule Operation = iota // Reset sets a random timer to a minute from now
+	Rearm                       // Stop on a random timer, and After for a new one
+	Restart                     // Stop on a random timer that can be armed again, and Reset
+	Hasten                      // Reset on a random timer, in half of the calls to an earlier deadline
 	Nothing                     // a computation without locks that takes as long as a Rearm on an idle machine
 )
 
-// Calls determines the calls of BusyCalls.
+// Calls determines the calls that BusyCalls makes.
 type Calls struct {
 	Operation Operation
 	Callers   int // number of calling goroutines
@@ -117,7 +117,7 @@ type caller struct {
 // No call begins within callInterval after the beginning of a slice. A gap may also mean that the
 // operating system ran another thread. The time slice has often ended by then, and the scheduler
 // preempts the goroutine at the next function that it enters. This function must be the clock and
-// not the operation: without this pause 0.2 to 3% of the calls of Nothing took longer than 100 ms
+// not the operation: without this pause 0.2 to 3% of the calls to Nothing took longer than 100 ms
 // on a machine with other load, and with it none did.
 func (c *caller) repeat(operation func(), more func() bool) {
 	c.yield() // begins a new time slice
@@ -161,7 +161,7 @@ func (f *flow[H]) callerTimers(caller int) callerTimers[H] {
 	return callerTimers[H]{f.timers, far, id, func() { f.fire(id) }, rand.New(rand.NewPCG(4, uint64(caller)))}
 }
 
-// operation returns a function that makes one call of the operation. Nothing takes length.
+// operation returns a function that makes one call to the operation. Nothing takes length.
 func (o *callerTimers[H]) operation(what Operation, length time.Duration) func() {
 	switch what {
 	case Reschedule:

@@ -83,7 +83,7 @@ func answers(b *testing.B, wait func(answer <-chan int)) {
 	close(question)
 }
 
-// BenchmarkTimerReset measures Reset of a timer with a channel to a later time.
+// BenchmarkTimerReset measures Reset on a timer with a channel, to a later time.
 func BenchmarkTimerReset(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		t := time.NewTimer(time.Hour)

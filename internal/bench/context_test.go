@@ -12,7 +12,7 @@ import (
 // BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel
 // and with package context. The parent is the background, a cancellable context that all share, or
 // a cancellable context for each ("alone"). "awaited" is the background and "request" a parent for
-// each, both with a call of Done. bytes/live is the memory of one live context.
+// each, both with a call to Done. bytes/live is the memory of one live context.
 func BenchmarkContext(b *testing.B) {
 	tw := newBenchWheel(b, timingwheel.Options{})
 	for _, live := range []int{1000, 1_000_000} {

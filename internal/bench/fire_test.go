@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// burstArming is the AfterFunc of one implementation, without its result.
+// burstArming is one implementation's AfterFunc, without its result.
 type burstArming struct {
 	name  string
 	after func(b *testing.B) func(d time.Duration, f func())
@@ -174,7 +174,7 @@ func BenchmarkSpread(b *testing.B) {
 	})
 }
 
-// BenchmarkArmDuringBurst measures single calls of AfterFunc while a million timers expire.
+// BenchmarkArmDuringBurst measures single calls to AfterFunc while a million timers expire.
 func BenchmarkArmDuringBurst(b *testing.B) {
 	const n = 1_000_000
 	eachArming(b, "1M", func(b *testing.B, after func(time.Duration, func())) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Roll counts the calls of the callback of each timer.
+// Roll counts the calls to the callback of each timer.
 type Roll struct {
 	Early atomic.Int64 // callbacks that ran before their deadline, counted by the workload
 
@@ -21,7 +21,7 @@ func NewRoll(n int) *Roll {
 	return r
 }
 
-// Call counts a call of the callback of timer id.
+// Call counts a call to the callback of timer id.
 func (r *Roll) Call(id uint64) {
 	r.calls[id].Add(1)
 	if r.left.Add(-1) == 0 {

@@ -17,7 +17,7 @@ func TestRollCountsMistakes(t *testing.T) {
 	r.Call(2)
 	assert.Equal(t, 0, r.Left())
 	r.Early.Add(1)
-	r.Wait(time.Hour) // returns at once, because there were three calls
+	r.Wait(time.Hour) // returns immediately, because there were three calls
 	assert.Equal(t, []Figure{{1, "early"}, {1, "lost"}, {1, "twice"}}, r.Mistakes())
 }
 

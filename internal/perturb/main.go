@@ -7,9 +7,9 @@
 // It derives the changed files from the sources of the installed Go, writes them into a temporary
 // folder and builds with the flag -overlay. A delay is a yield, a pause of the thread, or a pause
 // of the goroutine alone. It happens after a goroutine was started, woken or chosen to run,
-// around the calls of a mutex and before the calls of atomic types. The seed of the delays is
-// printed. The same seed gives the same delays, but the operating system still chooses the order
-// of the threads, so a failure may need several runs. A downloaded toolchain cannot be changed.
+// around calls to a mutex and before calls to atomic types. The seed of the delays is printed. The
+// same seed gives the same delays, but the operating system still chooses the order of the threads,
+// so a failure may need several runs. A downloaded toolchain cannot be changed.
 package main
 
 import (

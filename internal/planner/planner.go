@@ -23,8 +23,8 @@ type Planner interface {
 	// a run was planned for a later time.
 	First(now time.Time) time.Time
 
-	// Before decides about run r, which is about to start, and plans the next run. A Stop during
-	// run r returns true if and only if the Step has a next run.
+	// Before decides about run r, which is about to start, and plans the next run. Stop during run
+	// r returns true if and only if the Step has a next run.
 	Before(r Run) Step
 
 	// After returns the final time of the next run. next is the time that Before returned for it,
@@ -80,7 +80,7 @@ func (e Every) First(now time.Time) time.Time     { return e.Next(now) }
 func (e Every) Before(r Run) Step                 { return Step{Next: e.Next(r.Planned)} }
 func (e Every) After(next, _ time.Time) time.Time { return next }
 
-// Missed keeps the phase, which a call of Next would lose.
+// Missed keeps the phase, which a call to Next would lose.
 func (e Every) Missed(missed, now time.Time) time.Time {
 	d := time.Duration(e)
 	return now.Add(d - now.Sub(missed)%d) // missed plus a multiple of d could overflow

@@ -116,7 +116,7 @@ func New[E any](host Host[E], c Config) *Pool[E] {
 }
 
 // Put appends items to the queue. more reports whether the host has more items, for which it waits
-// until a worker calls [Host.More]. After one or several calls of Put, the caller owes a call of
+// until a worker calls [Host.More]. After one or several calls to Put, the caller owes a call to
 // Wake. Put does nothing after Close.
 func (p *Pool[E]) Put(items []E, more bool) {
 	p.mu.Lock()

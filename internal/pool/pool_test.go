@@ -547,7 +547,7 @@ func TestCloseDiscardsWhatHasNotBegun(t *testing.T) {
 type model struct {
 	t      *testing.T
 	pool   *Pool[uint32]
-	ran    []atomic.Uint32 // calls of each item
+	ran    []atomic.Uint32 // calls for each item
 	put    []atomic.Uint32 // Puts of each item
 	left   atomic.Int64    // items that were put and have not run
 	closed atomic.Bool     // no callback begins any more
@@ -558,7 +558,7 @@ func (m *model) Live() func(uint32) bool { return func(i uint32) bool { return m
 
 func (m *model) Run(items []uint32) {
 	for _, i := range items {
-		if m.closed.Load() { // as the Stop of a wheel, which marks its timers
+		if m.closed.Load() { // as after a wheel's Stop, which marks its timers
 			return
 		}
 		if !m.ran[i].CompareAndSwap(0, 1) {

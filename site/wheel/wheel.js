@@ -61,7 +61,7 @@
     button('wheel-step', '+1 tick', 'Advance the clock by one tick', () => run('step', 1));
     button('wheel-skip', 'Next expiry', 'Advance the clock to the next bucket that expires', () => run('skip'));
     const speed = element(element(controls, 'label', {}, 'Speed'), 'input',
-      {type: 'range', id: 'wheel-speed', min: 1, max: 30, value: 4, 'aria-label': 'Ticks a second'});
+      {type: 'range', id: 'wheel-speed', min: 1, max: 30, value: 4, 'aria-label': 'Ticks per second'});
     speed.addEventListener('change', () => { if (playing) { pause(); play(); } });
     element(controls, 'span', {class: 'gap'});
     const label = element(controls, 'label', {}, 'Delay');

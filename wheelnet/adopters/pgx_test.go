@@ -187,7 +187,7 @@ func TestPgxContextEndsQueryToSilentServer(t *testing.T) {
 		watcher func(*pgconn.PgConn) ctxwatch.Handler // nil means pgx's default
 		after   time.Duration                         // from the start to the deadline, the context's timeout included
 	}{
-		{"at once", nil, timeout},
+		{"immediately", nil, timeout},
 		{"after a delay", func(c *pgconn.PgConn) ctxwatch.Handler {
 			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: timeout}
 		}, 2 * timeout},
