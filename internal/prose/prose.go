@@ -5,7 +5,8 @@
 //
 //   - columns: comments and Markdown wrap at 100 columns. Tables, code blocks, headings and lines
 //     without a space to wrap at may be longer.
-//   - words: comments, string literals and Markdown use none of the words in [banned].
+//   - words: comments, string literals and Markdown use none of the words and forms in [unwanted].
+//     The doc comment of a function whose only result is a bool says what it "reports whether".
 //   - opening: no sentence begins with one of the words in [openings].
 //   - godoc: every exported name of a package that programs can import has a doc comment that
 //     begins with the name.
@@ -34,10 +35,6 @@ import (
 
 const columns, tabWidth = 100, 4
 
-// banned are words that hide the subject of a sentence.
-var banned = regexp.MustCompile(`(?i)\b(whoever|whomever|nobody|somebody|anybody|everybody|those who|he who|` +
-	`one that has|of that moment|at that moment)\b`)
-
 // openings are words that put the object or the condition before the subject.
 var openings = regexp.MustCompile(`(?:^|[.:;!?] +)((?:Where|Of|What|Beside|Whether) [^?]*?(?:[.;:?]|$))`)
 
@@ -55,19 +52,12 @@ func (f Finding) String() string {
 
 // Check applies all rules to the files below root and returns what it finds, sorted by path.
 func Check(root string) ([]Finding, error) {
-	c, err := check(root)
-	return c.findings, err
-}
-
-func check(root string) (checker, error) {
 	c := checker{root: root, headings: map[string]map[string]bool{}}
 	err := Walk(root, c.file)
-	for _, findings := range [][]Finding{c.findings, c.forms} {
-		slices.SortFunc(findings, func(a, b Finding) int {
-			return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule))
-		})
-	}
-	return c, err
+	slices.SortFunc(c.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule))
+	})
+	return c.findings, err
 }
 
 // Walk calls visit for the files below root. It skips the folder public, testdata folders, and
@@ -113,7 +103,6 @@ var output = regexp.MustCompile(`(?i)^\s*(unordered )?output:`)
 type checker struct {
 	root     string
 	findings []Finding
-	forms    []Finding
 	headings map[string]map[string]bool // anchors by the path of a Markdown file
 }
 
@@ -192,7 +181,6 @@ func (c *checker) commentGroup(name string, fset *token.FileSet, lines []string,
 			if strings.HasPrefix(text, "//go:") || strings.HasPrefix(text, "//nolint") {
 				continue
 			}
-			c.words(name, line+i, text)
 			body := strings.TrimLeft(text, "/* ")
 			if code := strings.HasPrefix(text, "//\t") || strings.HasPrefix(text, "// \t"); code {
 				prose.WriteString("\n")
@@ -206,7 +194,7 @@ func (c *checker) commentGroup(name string, fset *token.FileSet, lines []string,
 		}
 	}
 	c.sentences(name, first, prose.String())
-	c.findForms(name, first, prose.String())
+	c.words(name, first, prose.String())
 }
 
 // width reports a line that is too long and has a space to wrap at.
@@ -217,12 +205,6 @@ func (c *checker) width(name string, line int, text string) {
 	}
 	if body := strings.TrimLeft(text, "/*#-> \t"); strings.Contains(body, " ") {
 		c.add(name, line, "columns", fmt.Sprintf("%d columns; there must be at most %d", wide, columns))
-	}
-}
-
-func (c *checker) words(name string, line int, text string) {
-	if found := banned.FindString(text); found != "" {
-		c.add(name, line, "words", found)
 	}
 }
 
@@ -240,7 +222,7 @@ func (c *checker) sentences(name string, line int, text string) {
 	}
 }
 
-// importable returns true if programs can import the package of a file.
+// importable reports whether programs can import the package of a file.
 func importable(name, pkg string) bool {
 	return pkg != "main" && !strings.HasSuffix(name, "_test.go") && !strings.Contains("/"+name, "/internal/") &&
 		!strings.HasPrefix(name, "benchmarks/") && !strings.HasPrefix(name, "examples/")
@@ -293,8 +275,8 @@ func (c *checker) scriptFile(name string) error {
 	if err != nil {
 		return err
 	}
+	c.words(name, 1, text)
 	for i, line := range strings.Split(text, "\n") {
-		c.words(name, i+1, line)
 		body := strings.TrimSpace(line)
 		for _, mark := range []string{"# ", "// ", "-- "} {
 			if strings.HasPrefix(body, mark) {
@@ -326,13 +308,12 @@ func (c *checker) markdownFile(name string) error {
 		if line == "" {
 			continue
 		}
-		c.words(name, i+1, codeSpan.ReplaceAllString(line, ""))
 		if !strings.HasPrefix(line, "![") && !strings.HasPrefix(line, "[![") {
 			c.width(name, i+1, line)
 		}
 	}
 	c.sentences(name, 1, prose.String())
-	c.findForms(name, 1, strings.Join(outsideCode(text), "\n"))
+	c.words(name, 1, strings.Join(outsideCode(text), "\n"))
 	for i, line := range strings.Split(text, "\n") {
 		for _, match := range link.FindAllStringSubmatch(line, -1) {
 			if err := c.link(name, i+1, match[1]); err != nil {

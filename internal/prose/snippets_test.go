@@ -137,7 +137,7 @@ func TestSnippetsCompile(t *testing.T) {
 	require.Positive(t, count)
 }
 
-// isShownFrom returns true if a file that matches one of the patterns has the code of the snippet.
+// isShownFrom reports whether a file that matches one of the patterns has the code of the snippet.
 func (s snippet) isShownFrom(t *testing.T, patterns []string) bool {
 	var files []string
 	for _, pattern := range patterns {

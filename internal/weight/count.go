@@ -208,7 +208,7 @@ func (r repository) needs(p *pkg, done map[*pkg]bool) int {
 }
 
 // count returns the counts by the names of their limits.
-func (r repository) count(words map[string]int, forms []prose.Finding) map[string]int {
+func (r repository) count(words map[string]int) map[string]int {
 	counts := map[string]int{}
 	for _, p := range r {
 		unit := "module " + p.module + " "
@@ -229,12 +229,6 @@ func (r repository) count(words map[string]int, forms []prose.Finding) map[strin
 	}
 	for _, n := range words {
 		counts["markdown words"] += n
-	}
-	for _, name := range prose.FormNames() {
-		counts["prose "+name] = 0
-	}
-	for _, f := range forms {
-		counts["prose "+f.Rule]++
 	}
 	return counts
 }

@@ -4,7 +4,6 @@
 //	go run ./internal/weight            print all counts
 //	go run ./internal/weight -check     fail if a count is above its limit
 //	go run ./internal/weight -update    lower the limits to the counts, then check
-//	go run ./internal/weight -forms     print the places of the forms of package prose
 //
 // The quantities of a module:
 //
@@ -21,7 +20,7 @@
 //
 // Types with more than 15 fields or 20 methods are counted, with what they embed. Exempt are fields
 // of Stats, exported methods of TimingWheel, and the public packages beside the root package.
-// "markdown words" are those of [prose.Words], and "prose" are the forms of [prose.Forms].
+// "markdown words" are counted by [prose.Words].
 // limits.txt has a line for each quantity. A limit only goes down: the check fails if it is higher
 // than in any commit of the file. -update gives a quantity of a new module or tool its first limit,
 // and drops those that are gone. A type gets no limit: new types are small.
@@ -41,34 +40,26 @@ import (
 func main() {
 	check := flag.Bool("check", false, "fail if a count is above its limit")
 	update := flag.Bool("update", false, "lower the limits to the counts, then check")
-	forms := flag.Bool("forms", false, "print the places of the forms of style")
 	flag.Parse()
 	log.SetFlags(0)
-	if err := run(*check, *update, *forms); err != nil {
+	if err := run(*check, *update); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(check, update, forms bool) error {
+func run(check, update bool) error {
 	r, err := load(".")
 	words, errWords := prose.Words(".")
-	found, errForms := prose.Forms(".")
-	if err := errors.Join(err, errWords, errForms); err != nil {
+	if err := errors.Join(err, errWords); err != nil {
 		return err
 	}
-	counts := r.count(words, found)
-	switch {
-	case check || update:
+	counts := r.count(words)
+	if check || update {
 		return checkLimits(counts, update)
-	case forms:
-		for _, f := range found {
-			fmt.Println(f)
-		}
-	default:
-		fmt.Print(format(counts))
-		for _, name := range slices.Sorted(maps.Keys(words)) {
-			fmt.Printf(lineFormat, "words of "+name, words[name])
-		}
+	}
+	fmt.Print(format(counts))
+	for _, name := range slices.Sorted(maps.Keys(words)) {
+		fmt.Printf(lineFormat, "words of "+name, words[name])
 	}
 	return nil
 }

@@ -9,32 +9,33 @@ import (
 	"strings"
 )
 
-// The forms are turns of phrase that the repository is to lose. Package weight keeps their numbers
-// from growing.
-//
-//	at-once       at once: immediately, or concurrently
-//	n-a-second    100 timers a second, 5 an hour: 100 timers per second, 5 per hour
-//	each-n-s      each 30 s: every 30 s
-//	call-of       a call of Stop, Stop of T: a call to Stop, T.Stop
-//	returns-true  the doc comment of a function whose only result is a bool says "returns true" or
-//	              "returns false", and never says what the function "reports whether"
-var forms = []struct {
-	name    string
+// unwanted are words and forms that are not used, and what to write instead.
+var unwanted = []struct {
 	pattern *regexp.Regexp
+	instead string
 }{
-	{"at-once", regexp.MustCompile(`(?i)\bat\s+once\b`)},
+	{regexp.MustCompile(`(?i)\b(?:whom?ever|(?:no|some|any|every)body|those\s+who|he\s+who|one\s+that\s+has)\b`),
+		"the name of the subject"},
+	{regexp.MustCompile(`(?i)\b(?:of|at)\s+that\s+moment\b`), "then, or meanwhile"},
+	{regexp.MustCompile(`(?i)\bat\s+once\b`), "immediately, or concurrently"},
+	{regexp.MustCompile(`(?i)\balso\s+if\b`), "even if"},
+	{regexp.MustCompile(`(?i),\s+whatever\s+(?:it|they|(?:the|its|their)\s+\w+)\b`), "for any, or regardless of"},
 	// A noun would follow an ordinal: a second call.
-	{"n-a-second", regexp.MustCompile(`(?i)\b(\w+s|\d[\d.,]*[kM]?|hundred|thousand|million|billion)\s+an?\s+(?:second|minute|hour|day)` +
+	{regexp.MustCompile(`(?i)\b(\w+s|\d[\d.,]*[kM]?|hundred|thousand|million|billion)\s+an?\s+(?:second|minute|hour|day)` +
 		`(?:\s*(?:$|\n\s*\n|[^\s\w-])|\s+(?:after|and|are|as|at|because|beside|by|each|even|expires?|for|from|if|in|instead|is|of|on|or|` +
-		`than|that|to|when|where|which|while|with|without)\b)`)},
-	{"each-n-s", regexp.MustCompile(`(?i)\beach\s+(?:\d[\d.,]*|few|half|two|three|five|ten)\s*` +
-		`(?:ns|µs|ms|s|min|h|(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?)\b`)},
-	{"call-of", regexp.MustCompile("\\b[Cc]alls?\\s+of\\b|\\b(?:Stop|StopWait|Reset|Reschedule|Touch|Advance|Add|SetDefault|Shutdown|" +
-		"ScheduleFunc|ScheduleRun|Flush|Close|Open|Begin|Init|InitStopped|Put|AfterFunc|Every|Sleep|RemoveAll|`Set)" +
-		"(?:\\(\\))?`?\\s+of\\b")},
+		`than|that|to|when|where|which|while|with|without)\b)`),
+		"per second"},
+	{regexp.MustCompile(`(?i)\beach\s+(?:\d[\d.,]*|few|half|two|three|five|ten)\s*` +
+		`(?:ns|µs|ms|s|min|h|(?:nano|micro|milli)?seconds?|minutes?|hours?|days?|weeks?)\b`),
+		"every 30 s"},
+	// A caller may follow: the calls of a connection.
+	{regexp.MustCompile("\\b[Cc]alls?\\s+of\\s+(?:[\\w']+\\s+){0,2}?(?:[`\\[]?(?:\\w+\\.)*[A-Z]\\w*|f\\b|it\\b|" +
+		"(?:function|method|callback|handler|planner)s?\\b)|" +
+		"\\b(?:Stop|StopWait|Reset|Reschedule|Touch|Advance|Add|SetDefault|Shutdown|ScheduleFunc|ScheduleRun|Flush|Close|" +
+		"Open|Begin|Init|InitStopped|Put|AfterFunc|Every|Sleep|RemoveAll|`Set)(?:\\(\\))?`?\\s+of\\b"),
+		"a call to Stop, or T.Stop"},
+	{regexp.MustCompile(`(?i)\b(?:an\s+arm|a\s+beat|a\s+touch|(?:a|each|no)\s+stop)\b`), "a call to Stop, or a heartbeat"},
 }
-
-const predicateForm = "returns-true"
 
 var (
 	// lasts are words before "a second" that make it a duration.
@@ -44,31 +45,15 @@ var (
 	saysReports = regexp.MustCompile(`\breports?\s+whether\b`)
 )
 
-// Forms finds the forms below root, in Markdown outside code blocks and in the comments of Go
-// files. The rule of a finding is the name of the form.
-func Forms(root string) ([]Finding, error) {
-	c, err := check(root)
-	return c.forms, err
-}
-
-// FormNames returns the names of all forms.
-func FormNames() []string {
-	names := []string{predicateForm}
-	for _, form := range forms {
-		names = append(names, form.name)
-	}
-	return names
-}
-
-// findForms finds the forms in a text that begins at a line. A form may be wrapped.
-func (c *checker) findForms(name string, line int, text string) {
-	for _, form := range forms {
+// words reports unwanted words in a text that begins at a line. A form may be wrapped.
+func (c *checker) words(name string, line int, text string) {
+	for _, form := range unwanted {
 		for _, at := range form.pattern.FindAllStringSubmatchIndex(text, -1) {
 			if len(at) > 2 && lasts.MatchString(text[at[2]:at[3]]) {
 				continue
 			}
 			found := strings.Join(strings.Fields(text[at[0]:at[1]]), " ")
-			c.forms = append(c.forms, Finding{name, line + strings.Count(text[:at[0]], "\n"), form.name, found})
+			c.add(name, line+strings.Count(text[:at[0]], "\n"), "words", found+"; write "+form.instead)
 		}
 	}
 }
@@ -81,7 +66,7 @@ func (c *checker) predicate(name string, line int, signature *ast.FuncType, doc 
 	result, ok := signature.Results.List[0].Type.(*ast.Ident)
 	text := doc.Text()
 	if found := saysReturns.FindString(text); ok && result.Name == "bool" && found != "" && !saysReports.MatchString(text) {
-		c.forms = append(c.forms, Finding{name, line, predicateForm, strings.Join(strings.Fields(found), " ")})
+		c.add(name, line, "words", strings.Join(strings.Fields(found), " ")+"; write reports whether")
 	}
 }
 
