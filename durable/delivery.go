@@ -141,7 +141,7 @@ func (d *Delivery) Ack(ctx context.Context) error {
 
 // Release returns the message to the queue unchanged. The message is due immediately, and neither
 // an attempt nor a crash is counted. A program that terminates releases the messages that it has
-// not handled. Errors are those of [Delivery.Ack].
+// not handled. Errors are the same as for [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{}, nil)
 }
@@ -150,7 +150,7 @@ func (d *Delivery) Release(ctx context.Context) error {
 // time if that is later. It returns [ErrInvalid] if dur <= 0. In a handler, whose lease is extended
 // automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. It returns
 // [ErrInterrupted], after it has extended the lease, if the message was cancelled. Other errors are
-// those of [Delivery.Ack].
+// the same as for [Delivery.Ack].
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
 		return fmt.Errorf("durable: extend message %q: %w duration %v; it must be positive",

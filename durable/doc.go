@@ -102,7 +102,7 @@
 //     store rejects an older token with [ErrLeaseLost].
 //   - Exact results of Cancel and Reschedule. After ResultCancelled no handler is called, even if
 //     the first reply was lost and the call was repeated.
-//   - Unique ids. A queue holds at most one queued or dead message for each id.
+//   - Unique ids. A queue holds at most one queued or dead message per id.
 //
 // # How it works
 //

@@ -57,7 +57,7 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 }
 
 // CancelAll cancels all pending messages, with and without headers, also those whose headers cannot
-// be read. The scan, the errors and the cost are those of [Queue.CancelMatching].
+// be read. The scan, the errors and the cost are the same as for [Queue.CancelMatching].
 func (q *Queue) CancelAll(ctx context.Context) (CancelReport, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return CancelReport{}, err

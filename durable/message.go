@@ -53,13 +53,14 @@ type Message struct {
 	// least 1 ms, such as "@every 10m" or "@every 24h", a descriptor, such as "@daily", or a cron
 	// expression with five fields, such as "0 8 * * *". "CRON_TZ=Europe/Berlin " before the fields
 	// sets the zone, which is otherwise UTC. The first run is at At or after Delay. If both are
-	// zero, it is at the first time of the series, and that of an interval one interval from now.
-	// An expression without times, or of more than 255 bytes, returns [ErrInvalid]. The first time
-	// of a cron expression needs the store's clock, a call if the process knows no reading.
+	// zero, it is at the first time of the series, or one interval from now if Repeat is an
+	// interval. An expression without times, or of more than 255 bytes, returns [ErrInvalid]. The
+	// first time of a cron expression needs the store's clock, a call if the process knows no
+	// reading.
 	Repeat string
 
 	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter,
-	// or a run of a recurring message ends. 0 means that of the queue. A negative number returns
+	// or a run of a recurring message ends. 0 means the queue's number. A negative number returns
 	// [ErrInvalid].
 	MaxAttempts int
 

@@ -38,7 +38,7 @@ type Mux struct {
 	Kinds  map[string]Kind // by the value of the header; "" has the messages without the header
 }
 
-// Kind is a kind of messages. A zero field other than Handler means that of [ConsumerOptions].
+// Kind is a kind of messages. A zero field other than Handler means the field of [ConsumerOptions].
 type Kind struct {
 	Handler Handler
 
@@ -47,7 +47,7 @@ type Kind struct {
 	// which another message is handled although the handler has not returned.
 	Timeout time.Duration
 
-	// Backoff is that of [ConsumerOptions] for errors of this handler, except panics.
+	// Backoff replaces [ConsumerOptions].Backoff for errors of this handler, except panics.
 	Backoff func(d *Delivery, err error) time.Duration
 }
 

@@ -62,10 +62,10 @@ type Options struct {
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
 	// Enqueue, Cancel, Reschedule, Replay, DeleteDead, Pause and Resume. EnqueueBatch,
-	// CancelMatching, CancelAll, ReplayAll and DeleteAllDead count as one call for each message,
-	// and Pause and Resume as one for each partition. Further calls block until there is room. They
-	// return [ErrBusy] after RetryFor, or the cause of their context if it ends first. If the store
-	// has been unreachable for a second, they return ErrBusy immediately. Defaults to 65,536.
+	// CancelMatching, CancelAll, ReplayAll and DeleteAllDead count as one call per message, and
+	// Pause and Resume as one per partition. Further calls block until there is room. They return
+	// [ErrBusy] after RetryFor, or the cause of their context if it ends first. If the store has
+	// been unreachable for a second, they return ErrBusy immediately. Defaults to 65,536.
 	MaxWaiting int
 
 	// MaxWaitingBytes is the maximum total size of the bodies and headers in these calls, in bytes.

@@ -193,7 +193,7 @@ const (
 // Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
 // function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
 // a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
-// message, up to 512 bytes: see [Record]. [Kind] has no effect. Errors are those of
+// message, up to 512 bytes: see [Record]. [Kind] has no effect. Errors are the same as for
 // [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
@@ -203,8 +203,8 @@ func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	return d.settle(ctx, op, change, cause)
 }
 
-// NackAfter is [Delivery.Nack] with a delay, instead of that of ConsumerOptions.Backoff. The delay
-// is rounded up to milliseconds. If delay <= 0, the message is due immediately.
+// NackAfter is [Delivery.Nack] with a delay that replaces ConsumerOptions.Backoff. The delay is
+// rounded up to milliseconds. If delay <= 0, the message is due immediately.
 func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause error) error {
 	return d.Nack(ctx, Fail(cause, delay))
 }
@@ -223,7 +223,7 @@ func (d *Delivery) Again(ctx context.Context, delay time.Duration) error {
 func (d *Delivery) AgainAt(ctx context.Context, t time.Time) error { return d.Nack(ctx, AgainAt(t)) }
 
 // Bury makes the message a dead letter. The reason is stored with it, up to 512
-// bytes. Errors are those of [Delivery.Ack].
+// bytes. Errors are the same as for [Delivery.Ack].
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	cause := errors.New("rejected")
 	if reason != "" {

@@ -91,7 +91,7 @@ func checkStore(store Store) error {
 }
 
 // Queues returns the sorted names of the queues in a store. The errors are [ErrInvalid] for a nil
-// argument, [errors.ErrUnsupported] if the store cannot list queues, and those of the store. On
+// argument, [errors.ErrUnsupported] if the store cannot list queues, and the store's errors. On
 // Redis the cost is O(n) in the keys of the servers, in small steps.
 func Queues(ctx context.Context, store Store) (names []string, err error) {
 	err = administer(ctx, store, "list the queues", func(l driver.Lister) error {
@@ -269,7 +269,7 @@ func newRequests(ctx context.Context, q *Queue, messages []Message) ([]putReques
 
 // Prepare is for store packages whose EnqueueTx stores messages in the caller's transaction, which
 // programs call instead. It returns the backend, and the messages with their ids, in the order in
-// which the backend must store them. Errors are those of [Queue.EnqueueBatch].
+// which the backend must store them. Errors are the same as for [Queue.EnqueueBatch].
 func (q *Queue) Prepare(ctx context.Context, messages ...Message) (driver.Backend, []driver.Put, error) {
 	requests, err := newRequests(ctx, q, messages)
 	if err != nil {
@@ -294,8 +294,8 @@ func (q *Queue) Prepare(ctx context.Context, messages ...Message) (driver.Backen
 // BatchError contains the errors of [Queue.EnqueueBatch]. errors.Is and errors.As examine each of
 // them.
 type BatchError struct {
-	// Errors has one element for each message, in the order of the messages. The element is nil if
-	// the message was stored. Otherwise it names the id.
+	// Errors has one element per message, in the order of the messages. The element is nil if the
+	// message was stored. Otherwise it names the id.
 	Errors []error
 }
 
@@ -416,15 +416,15 @@ type CancelOption uint8
 const Interrupt CancelOption = 1
 
 // Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
-// milliseconds. If d <= 0, the message is due immediately. Results and errors are those of
+// milliseconds. If d <= 0, the message is due immediately. Results and errors are the same as for
 // [Queue.Cancel], with [ResultRescheduled] instead of ResultCancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
 // RescheduleAt makes a message that has not begun due at t on the store's clock, rounded up to
-// milliseconds. If t is in the past, the message is due immediately. Results and errors are those
-// of [Queue.Reschedule].
+// milliseconds. If t is in the past, the message is due immediately. Results and errors are the
+// same as for [Queue.Reschedule].
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
@@ -432,7 +432,7 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 // SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
 // series. If a recurring message is running, the change takes effect when the run ends, and the
 // result is [ResultRescheduled]. If repeat is empty, the next run is the last, or the present one
-// if it has begun; the due time does not change. Other results and errors are those of
+// if it has begun; the due time does not change. Other results and errors are the same as for
 // [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
@@ -518,7 +518,7 @@ const closeTime = 5 * time.Second
 
 // Close closes the queue. It stops claiming messages, cancels the contexts of handlers with
 // [ErrClosed] as the cause, and waits one second for the handlers. It then releases all messages of
-// this process that are not settled, including those of [Queue.Take]. Released messages count
+// this process that are not settled, including messages from [Queue.Take]. Released messages count
 // neither an attempt nor a crash. Calls that change something return ErrClosed, unless the store
 // has already received them.
 //

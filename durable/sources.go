@@ -42,17 +42,17 @@ type Source struct {
 // cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of its
 // own needs a queue of its own, because its waiting messages would delay those that are due later.
 //
-// Each consumer uses a share of a limit, according to its Concurrency and that of the others, as
-// their last heartbeats tell. A share of MaxRunning may be 0: one of five equal consumers runs
-// nothing if MaxRunning is 4. A share that a consumer does not use is not lent to others. A new
-// consumer waits for about two thirds of Membership until it uses its share, unless it is alone.
-// The share of a consumer that has crashed is unused until its Membership is over. A tool (see
+// Each consumer uses a share of a limit, according to its own Concurrency and the others', as their
+// last heartbeats tell. A share of MaxRunning may be 0: one of five equal consumers runs nothing if
+// MaxRunning is 4. A share that a consumer does not use is not lent to others. A new consumer waits
+// for about two thirds of Membership until it uses its share, unless it is alone. The share of a
+// consumer that has crashed is unused until its Membership is over. A tool (see
 // ConsumerOptions.Tool) has a share only if all consumers are tools.
 //
 // These cases exceed a limit, or Concurrency if there are several sources:
 //
-//   - If others have joined, or the consumer ends, its running handlers continue beside those of
-//     the others. After a suspension a process uses its old share until its next heartbeat.
+//   - If others have joined, or the consumer ends, its running handlers continue beside the others'
+//     handlers. After a suspension a process uses its old share until its next heartbeat.
 //   - A consumer makes up for deliveries that its share of Rate would have allowed in the last
 //     0.1 s. In any time T it delivers at most T × its share and max(1, 0.1 s × its share) more.
 //   - If the answer to a claim was lost, its messages run in addition. The same applies to calls
@@ -63,7 +63,7 @@ type Source struct {
 //
 // Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
 // is no source, or if there are more than ConsumerOptions.Concurrency. Errors that end a source are
-// those of [Queue.Consume], and name the queue if there are several.
+// the same as for [Queue.Consume], and name the queue if there are several.
 func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	if err == nil {

@@ -203,8 +203,8 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 	return sums, nil
 }
 
-// Consumer is a consumer of a queue in any process: a call to [Queue.Consume] or a [Receiver]. The
-// JSON names are those of package durabledebug.
+// Consumer is a consumer of a queue in any process: a call to [Queue.Consume] or a [Receiver].
+// Package durabledebug uses the same JSON names.
 type Consumer struct {
 	ID            string    `json:"id"`             // unique among the consumers of the queue
 	Host          string    `json:"host"`           // host name, at most 255 bytes; empty if unknown

@@ -35,7 +35,7 @@ type Store interface {
 // Config describes a queue to a store.
 type Config struct {
 	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
-	Partitions int    // 1 to 1024; 0: that of the existing queue, or 8 for a new one
+	Partitions int    // 1 to 1024; 0: as the existing queue, or 8 for a new one
 
 	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
 	Existing bool
@@ -87,9 +87,9 @@ type Config struct {
 // A message that waits after a crash is a suspect: it may be one that ends its process. It begins
 // only by OpBegin, which a process calls for one suspect at a time.
 //
-// A store whose lifetime is that of its callers' process may end all leases when it is reopened,
-// which counts a crash for each firing message. A message that has reached Claim.MaxCrashes in this
-// way becomes dead when a claim takes it.
+// A store that lives only as long as its callers' process may end all leases when it is reopened,
+// which counts a crash per firing message. A message that has reached Claim.MaxCrashes in this way
+// becomes dead when a claim takes it.
 //
 // A message with a Repeat is recurring: it is due at the times of a series, which package durable
 // computes. Record.Planned is the time of the present run: Put, Reschedule and Replay set it to the
@@ -279,7 +279,7 @@ type Record struct {
 //   - NotAfter has passed on its clock, or is not later than the NotAfter of a call that it has
 //     forgotten,
 //   - NotAfter is more than two hours ahead, or
-//   - the number is lower than that of the caller's last call.
+//   - the number is lower than in the caller's last call.
 //
 // These rules hold even if the store's clock is set forward or back: a forgotten call can no longer
 // take effect. All copies of a call have the same number and the same messages. NotAfter may

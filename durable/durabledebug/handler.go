@@ -35,7 +35,7 @@ type Handler struct {
 	// to false: such requests return status 403, and the page has no buttons. An action is a POST
 	// with a form: action is replay, delete, pause or resume, and queue is the name. To replay or
 	// delete, one more field selects dead letters: id, reason (a part of it), or all=true. The id
-	// may also be that of a recurring message to replay: see [durable.Queue.Replay]. Any other form
+	// may also name a recurring message to replay: see [durable.Queue.Replay]. Any other form
 	// returns 400 and changes nothing. The answer has the fields done and error. Cross-site
 	// requests return 403.
 	Actions bool

@@ -33,7 +33,7 @@ type Options struct {
 	// scraper. Zero means 5 seconds. A negative Timeout makes NewCollector panic.
 	Timeout time.Duration
 
-	// Partitions exports a series for each partition, with the label partition, of the metrics that
+	// Partitions exports one series per partition, with the label partition, of the metrics that
 	// each partition has. The sum over the label is the value of the queue. Defaults to false.
 	Partitions bool
 

@@ -17,9 +17,9 @@
 //
 // # Several processes
 //
-// The numbers of messages and the counters are those of the whole queue, in every process. Collect
-// a queue in one process, or aggregate over processes with max, not with sum. Lateness and the
-// messages that are prefetched or firing are those of one process.
+// The numbers of messages and the counters describe the whole queue, in every process. Collect a
+// queue in one process, or aggregate over processes with max, not with sum. Lateness and the
+// messages that are prefetched or firing describe one process.
 //
 // docs/durable-operations.md of the repository lists every metric.
 package durableprometheus

@@ -125,7 +125,7 @@ func (b *backend) Count(ctx context.Context, partition int) (counts driver.Count
 	return counts, err
 }
 
-// CountDue implements [driver.Backend]. It is O(n) for each duration and n messages.
+// CountDue implements [driver.Backend]. It is O(n) per duration for n messages.
 func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) (counts []int64, err error) {
 	ms := make([]int64, len(within))
 	for i, d := range within {

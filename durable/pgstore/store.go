@@ -84,8 +84,8 @@ var validSchema = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 // New returns a store that uses a pool. The caller still owns the pool, and closes it after the
 // store. New does no I/O. It returns [driver.ErrInvalid] for invalid options and for a nil pool.
 //
-// The store uses one connection of the pool for each call in progress. While a queue is consumed,
-// it has one more, beyond the limit of the pool, which listens for hints.
+// The store uses one connection of the pool per call in progress. While a queue is consumed, it has
+// one more, beyond the limit of the pool, which listens for hints.
 func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	o := options
 	o.Schema = cmp.Or(o.Schema, "timingwheel")

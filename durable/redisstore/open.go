@@ -19,7 +19,7 @@ import (
 const formatVersion = 5
 
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
-// servers, creates missing keys, and takes a few round trips, plus one for each server and replica.
+// servers, creates missing keys, and takes a few round trips, plus one per server and replica.
 // While a server loads its data after a restart, Open waits until ctx ends.
 //
 // Besides the errors that driver.Store lists, Open returns [driver.ErrVersion] for a server older

@@ -109,7 +109,7 @@ func (b *backend) count(ctx context.Context, part int) (c driver.Counts, lost ui
 	return c, lost, damaged, err
 }
 
-// CountDue implements [driver.Backend]. It takes O(log n) for each duration in a partition of n.
+// CountDue implements [driver.Backend]. It takes O(log n) per duration in a partition of n.
 func (b *backend) CountDue(ctx context.Context, part int, within []time.Duration) ([]int64, error) {
 	args, counts := make([]any, len(within)), make([]int64, len(within))
 	for i, d := range within {

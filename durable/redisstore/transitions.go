@@ -13,7 +13,7 @@ import (
 // Put implements [driver.Backend]. It stores nothing and returns [driver.ErrFull] if the server is
 // out of memory, or the partition has reached Options.PartitionMessages or PartitionBytes.
 //
-// Put takes O(log n) for each message in a partition of n.
+// Put takes O(log n) per message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) (all []driver.Status, err error) {
 	if len(put.Items) == 0 {
 		return nil, b.store.usable(ctx)
@@ -34,7 +34,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (all []driver.Status,
 // Claimed.Lease is in the past. The call also removes up to 256 dead letters beyond the limits. The
 // client does not repeat the call by itself.
 //
-// Claim takes O(log n) for each message in a partition of n. If keys were lost, it first puts the
+// Claim takes O(log n) per message in a partition of n. If keys were lost, it first puts the
 // messages back that are in no set, in steps, which takes O(n log n).
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (claimed driver.Claimed, err error) {
 	args := append(b.hintArgs(claim.Partition),
@@ -84,7 +84,7 @@ func readClaimed(r *reply) driver.Claimed {
 	return claimed
 }
 
-// Apply implements [driver.Backend]. It takes O(log n) for each message in a partition of n.
+// Apply implements [driver.Backend]. It takes O(log n) per message in a partition of n.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) (outcomes []driver.Outcome, err error) {
 	if err := contract.CheckOp(batch.Op); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)

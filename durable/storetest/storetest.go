@@ -28,8 +28,8 @@ type Fixture struct {
 	// restarts.
 	Reopen func(t testing.TB) driver.Store
 
-	// Embedded means that the lifetime of the store is that of its callers' process. After Reopen
-	// no lease is left, and messages that were claimed are scheduled again.
+	// Embedded means that the store lives only as long as its callers' process. After Reopen no
+	// lease is left, and messages that were claimed are scheduled again.
 	Embedded bool
 
 	// Remote means that calls may be late or repeated and answers may be lost, as over a network,

@@ -50,9 +50,9 @@ func (jsonCodec[T]) Decode(body []byte) (value T, err error) {
 //
 // Each message has the kind of its value in the header "kind". A message of another kind is
 // declined: see [durable.Decline]. The kind is the name of T without its package, or the result of
-// the method Kind() string, which must not depend on the value. An empty kind, such as that of a
-// generic type or a type without a name, is not written and accepts all messages. Messages without
-// the header are always accepted.
+// the method Kind() string, which must not depend on the value. An empty kind, such as the kind of
+// a generic type or a type without a name, is not written and accepts all messages. Messages
+// without the header are always accepted.
 type Queue[T any] struct {
 	queue *durable.Queue
 	codec Codec[T]
@@ -96,8 +96,8 @@ type Message[T any] struct {
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
 // [durable.Queue.EnqueueBatch] or Enqueue of a tracer. If the codec fails, the error wraps
-// [durable.ErrInvalid] and the codec's error. A header "kind" that is not that of the queue returns
-// ErrInvalid too.
+// [durable.ErrInvalid] and the codec's error. A header "kind" that differs from the queue's kind
+// returns ErrInvalid too.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
@@ -118,7 +118,7 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 }
 
 // Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. If the codec fails,
-// nothing is stored and the error is that of [Queue.Encode].
+// nothing is stored and the error is the same as for [Queue.Encode].
 func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
 	message, err := q.Encode(m)
 	if err != nil {
