@@ -16,10 +16,10 @@ import (
 // [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
 // [Limit] are Executors.
 //
-// The wheel calls Go once for each callback that is due, with [Timeouts] once for each batch. The
-// caller is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or
-// Flush. Go must call f exactly once, now or later, on any goroutine. Go must not block for long,
-// because the wheel hands over no other callback of the shard meanwhile.
+// The wheel calls Go once per callback that is due, with [Timeouts] once per batch. The caller is a
+// goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or Flush. Go
+// must call f exactly once, now or later, on any goroutine. Go must not block for long, because the
+// wheel hands over no other callback of the shard meanwhile.
 //
 // f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
 // stopped or rescheduled, and f then does nothing. A call to Go may be under way when

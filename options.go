@@ -93,7 +93,7 @@ type Call struct {
 
 	// Func is the code address of the function as [runtime.FuncForPC] takes it: the function of the
 	// timer or plan, or with Timeouts the expire function. For the timers that this package itself
-	// arms, such as those of tickers and contexts, it is a function of this package.
+	// arms, for tickers and contexts, it is a function of this package.
 	Func     uintptr
 	Payloads int // size of the batch; 1 for a callback of a TimingWheel
 }

@@ -19,7 +19,7 @@ import (
 // the time for which that run was planned. If the result has passed when the run returns, the plan
 // calls Next once more with the current time: missed runs are skipped and not replayed. If Next
 // panics in ScheduleFunc, the panic goes to its caller. If Next panics later, the plan ends, and
-// the panic counts as that of the callback.
+// the panic counts as a panic of the callback.
 //
 // A result without a monotonic reading, such as a date, is a time of the wall clock. While such a
 // run is more than a minute ahead, the wheel compares its clock with the wall clock every minute.

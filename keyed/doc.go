@@ -1,4 +1,4 @@
-// Package keyed maintains one timeout for each key: sessions by ID, connections by address, cache
+// Package keyed maintains one timeout per key: sessions by ID, connections by address, cache
 // entries, locks and leases by name.
 //
 //	sessions, err := keyed.NewMap(timingwheel.Options{}, 20*time.Minute,
@@ -11,16 +11,16 @@
 //	s, ok := sessions.Load("a7")   // does not extend its time to live
 //	sessions.Delete("a7")          // true: it will never be reported
 //
-// [Map] stores a value for each key and gives it a time to live. [Keys] stores no values and takes
-// a timeout with each call. [Heartbeats] is Keys with the same timeout for all keys. All three are
+// [Map] stores a value per key and gives it a time to live. [Keys] stores no values and takes a
+// timeout with each call. [Heartbeats] is Keys with the same timeout for all keys. All three are
 // built on [timingwheel.Timeouts] and keep its guarantees: deadlines are rounded up to a tick, no
 // key expires early, and no goroutine runs while nothing is due.
 //
 // # When not to use it
 //
-// If the program already has an object for each key, put a [timingwheel.FuncTimer] into that
-// object: it does the same without the map. If entries must be evicted because there are too many
-// of them, use a cache library: this package does not limit the number of keys.
+// If the program already has an object per key, put a [timingwheel.FuncTimer] into that object: it
+// does the same without the map. If entries must be evicted because there are too many of them, use
+// a cache library: this package does not limit the number of keys.
 //
 // # Guarantees
 //

@@ -41,7 +41,7 @@ type Heartbeats[K comparable] struct {
 
 // NewHeartbeats returns a running set without members. A member that has not beaten for the
 // timeout, or up to one tick longer, is removed and passed to expire, see [New]. If timeout is zero
-// or negative, the error wraps [ErrBadTimeout]. Other errors are those of [timingwheel.New].
+// or negative, the error wraps [ErrBadTimeout]. Other errors are the same as for [timingwheel.New].
 // NewHeartbeats panics if expire is nil.
 func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration, expire func(keys []K)) (*Heartbeats[K], error) {
 	if expire == nil {

@@ -22,7 +22,7 @@ type Keys[K comparable] struct {
 }
 
 // New returns a running set without keys. No goroutine runs while the set is empty. Errors are
-// those of [timingwheel.New]. New panics if expire is nil.
+// the same as for [timingwheel.New]. New panics if expire is nil.
 //
 // Keys whose deadline has passed are removed and then passed to expire, in batches of 1 to 256
 // keys. A batch is never delayed in order to fill. The slice is valid only during the call.
@@ -47,8 +47,8 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 //
 // A Set that runs at the same time as the expiry of key either comes first or comes second. If it
 // comes first, it returns false, and key is not reported before its new deadline. If it comes
-// second, it adds key again and returns true, and key is reported twice, once for each Set. After
-// Stop, Set returns false and does nothing. Set panics if key is not equal to itself (NaN).
+// second, it adds key again and returns true, and key is reported twice, once per call to Set.
+// After Stop, Set returns false and does nothing. Set panics if key is not equal to itself (NaN).
 //
 // For a present key Set costs as much as Touch. A new key takes one allocation and O(1) amortised,
 // because the map grows.

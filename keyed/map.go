@@ -43,10 +43,10 @@ type timed[V any] struct {
 // NewMap returns a running map without entries. No goroutine runs while the map is empty. An entry
 // expires ttl after it was stored or touched, or up to one tick later, but never earlier. With a
 // ttl of math.MaxInt64 entries never expire. If ttl is zero or negative, the error wraps
-// [ErrBadTimeout]. Other errors are those of [timingwheel.New].
+// [ErrBadTimeout]. Other errors are the same as for [timingwheel.New].
 //
-// NewMap accepts a nil expire. Otherwise expire is called once for each expired entry, after the
-// entry has been removed from the map. [timingwheel.Options.Executor] determines where expire runs.
+// NewMap accepts a nil expire. Otherwise expire is called once per expired entry, after the entry
+// has been removed from the map. [timingwheel.Options.Executor] determines where expire runs.
 // Several calls may run concurrently, and no lock is held. Entries that expire together are
 // reported one after the other in batches of at most 256. A call that blocks delays only the rest
 // of its batch. A panic or runtime.Goexit in expire loses no other entry.
@@ -251,7 +251,7 @@ func (m *Map[K, V]) Expired() int {
 }
 
 // Stats returns a snapshot of the wheel's counters with the number of [Map.Expired]. Fired counts
-// every claimed timer, including those of keys that were stored, touched or deleted right
+// every claimed timer, including timers of keys that were stored, touched or deleted right
 // afterwards and therefore not reported. Bytes does not include the map.
 func (m *Map[K, V]) Stats() timingwheel.Stats {
 	stats := m.table.Stats()

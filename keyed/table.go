@@ -188,7 +188,7 @@ func (t *table[K, V]) Shutdown(ctx context.Context) error {
 func (t *table[K, V]) String() string { return t.wheel.String() }
 
 // Stats returns a snapshot of the wheel's counters, see [timingwheel.Stats]. Fired counts every
-// claimed timer, including those of keys that were set, touched or deleted right afterwards and
+// claimed timer, including timers of keys that were set, touched or deleted right afterwards and
 // therefore not reported. Bytes does not include the map.
 func (t *table[K, V]) Stats() timingwheel.Stats { return t.wheel.Stats() }
 

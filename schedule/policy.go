@@ -63,8 +63,9 @@ const (
 	SkipIfRunning Overlap = iota
 
 	// QueueOne replaces all runs that come due during a run by one run, which starts as soon as the
-	// current run has ended. Its planned time is that of the first run that it replaces. The plan
-	// then keeps its phase. The queued run does not count as late while it waits.
+	// current run has ended. Its planned time is the planned time of the first run that it
+	// replaces. The plan then keeps its phase. The queued run does not count as late while it
+	// waits.
 	QueueOne
 
 	// Allow starts runs although the previous run has not ended: the next run is armed before a run

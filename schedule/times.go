@@ -12,9 +12,9 @@ import (
 
 // Aligned returns a Scheduler that plans a run whenever the wall clock in loc shows a multiple of
 // d: with 15 minutes at :00, :15, :30 and :45, with 24 hours at midnight, and with 7 days at
-// midnight of each Monday. Multiples are those of [time.Time.Truncate] in local time: they count
-// from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of one, such as 7
-// hours, the times differ from day to day.
+// midnight of each Monday. Multiples are defined as for [time.Time.Truncate], but in local time:
+// they count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of one,
+// such as 7 hours, the times differ from day to day.
 //
 // If the clocks are set forward and boundaries fall into the gap, one run replaces them, at the
 // time of the change. If the clocks are set back, boundaries come twice. If d is at most the time

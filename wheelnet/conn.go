@@ -101,7 +101,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // DialContext connects to the address like [net.Dialer.DialContext]. The timeout and the deadline
-// for the connect itself are those of ctx and the net.Dialer, and do not use the wheel.
+// for the connect itself come from ctx and the net.Dialer, and do not use the wheel.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	tw := d.Wheel
 	if tw == nil {

@@ -12,13 +12,13 @@
 // # Lateness
 //
 // timingwheel_lateness_seconds is a native histogram for scrapers that accept protobuf, and a
-// classic histogram for all others. A wheel counts lateness in four buckets for each power of two
-// of nanoseconds. A native histogram of schema 2 has four buckets for each power of two of seconds.
-// The collector maps each bucket of the wheel to the native bucket that contains its upper bound.
-// No two buckets of the wheel map to the same native bucket, and the bounds of the native bucket
-// are 4% to 11% higher. Quantiles that Prometheus computes are therefore too high by at most this
-// shift and the width of a bucket. The bounds of the classic histogram are every fourth bound of
-// the wheel's, without a shift.
+// classic histogram for all others. A wheel counts lateness in four buckets per power of two of
+// nanoseconds. A native histogram of schema 2 has four buckets per power of two of seconds. The
+// collector maps each bucket of the wheel to the native bucket that contains its upper bound. No
+// two buckets of the wheel map to the same native bucket, and the bounds of the native bucket are
+// 4% to 11% higher. Quantiles that Prometheus computes are therefore too high by at most this shift
+// and the width of a bucket. The bounds of the classic histogram are every fourth bound of the
+// wheel's, without a shift.
 //
 // # Cost
 //

@@ -14,8 +14,8 @@
 // that code are then timers of the wheel and cost as little.
 //
 // [clockwork.WithDeadline] and [clockwork.WithTimeout] support only clockwork's own FakeClock. With
-// any other Clock, such as those of this package, they use package time. For contexts that follow
-// the wheel's clock use [timingwheel.TimingWheel.WithTimeout].
+// any other Clock, such as the clocks of this package, they use package time. For contexts that
+// follow the wheel's clock use [timingwheel.TimingWheel.WithTimeout].
 package wheelclockwork
 
 import (

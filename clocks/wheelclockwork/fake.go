@@ -72,9 +72,9 @@ func (c *FakeClock) Advance(d time.Duration) {
 }
 
 // BlockUntilContext waits until at least n timers and tickers of this clock are armed, including
-// those of Sleep and After, and returns nil. If ctx ends first, it returns ctx's error. Timers that
-// were armed on the wheel itself do not count. If n is zero or negative, BlockUntilContext returns
-// immediately.
+// the timers of Sleep and After, and returns nil. If ctx ends first, it returns ctx's error. Timers
+// that were armed on the wheel itself do not count. If n is zero or negative, BlockUntilContext
+// returns immediately.
 func (c *FakeClock) BlockUntilContext(ctx context.Context, n int) error {
 	c.mu.Lock()
 	if c.waiters >= n {
