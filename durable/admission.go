@@ -29,7 +29,7 @@ type admission struct {
 	suspects  lazyFIFO[*heldMessage] // suspects that are due and wait for their turn
 
 	freeOthers    int // other members that have a free taker
-	freeElsewhere int // those of them in other processes
+	freeElsewhere int // of these, the ones in other processes
 
 	// crowded means that a message has waited too long for a taker, and that no taker has waited
 	// for a message since then.

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/contract"
 )
 
-// randomMembers returns names like those of consumers, different for each seed.
+// randomMembers returns names like consumers' names, different for each seed.
 func randomMembers(random *rand.Rand, n int) []driver.Member {
 	members := make([]driver.Member, n)
 	for i := range members {

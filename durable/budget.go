@@ -42,7 +42,7 @@ func (b *budget) reserve(a *admission, n int) int {
 	return most
 }
 
-// used returns the number of handlers that run or are reserved, except those of slow partitions.
+// used returns the number of handlers that run or are reserved, except handlers of slow partitions.
 func (b *budget) used(a *admission) int {
 	return a.opts.Concurrency - a.handover.takers.len() + a.reserved + a.handover.begun.len()
 }

@@ -74,8 +74,8 @@ const (
 	maxRetryFor = contract.MaxAhead / 2
 )
 
-// call makes a call to the store and repeats it while the store is unreachable. The result is that
-// of the copy that took effect. The store does not remember a rejection without statuses, such as
+// call makes a call to the store and repeats it while the store is unreachable. The result comes
+// from the copy that took effect. The store does not remember a rejection without statuses, such as
 // [ErrFull]. If the reply to an earlier copy was lost, that copy may still arrive and take effect,
 // so the error also wraps [ErrUnavailable]. A store that groups calls gets one call, with ctx.
 func (c *caller) call(ctx context.Context, do func(ctx context.Context, call driver.Call) error) error {

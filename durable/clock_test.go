@@ -15,7 +15,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// The store's clock differs from that of the process, or is set while messages wait. No message
+// The store's clock differs from the process's clock, or is set while messages wait. No message
 // begins before its due time on the store's clock, and none waits long after it.
 func TestStoreClockDeterminesDelivery(t *testing.T) {
 	t.Parallel()

@@ -272,7 +272,7 @@ func (c *settleCall) look(d *Delivery, op driver.Op, change driver.Change, cause
 
 var errNotCommitted = errors.New("the transaction that acknowledges the message has not committed, so the message was released")
 
-// end ends the call with the store's answer. The event is that of a call that succeeds.
+// end ends the call with the store's answer. The event is for a call that succeeds.
 func (c *settleCall) end(d *Delivery, a answer, err error, e Event, start time.Time, then func(error)) {
 	defer d.from().done() // after OnEvent and OnError
 	if err = d.answered(c, a, err); err == nil {

@@ -227,7 +227,7 @@ func (p *consumerPart) plan(must bool) (claim driver.Claim, own, ok bool) {
 
 // hold adds the messages of a claim that began at sent. A failed claim has none. If the partition
 // is paused, hold releases all of its messages that no taker has, and if the consumer has ended,
-// those of the claim. It reports whether the store may have more messages that are due.
+// the claim's messages. It reports whether the store may have more messages that are due.
 func (p *consumerPart) hold(claimed driver.Claimed, sent time.Time) (overdue bool) {
 	answered, overdue := !claimed.Now.IsZero(), true
 	if answered {

@@ -520,7 +520,7 @@ func (tx *transaction) Commit() error {
 }
 
 // A middleware runs each handler in a transaction, and another one logs its failures. Both apply to
-// any handler, such as those of package typed and of a tracer.
+// any handler, such as handlers of package typed and of a tracer.
 func ExampleChain() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -66,8 +66,8 @@ func enqueueFor(t *testing.T, q *durable.Queue, id, customer string) {
 	require.NoError(t, err)
 }
 
-// Messages of a customer are handled one at a time, those of different customers concurrently, and
-// those of none without a limit. Nothing counts a failure, and no lock is left.
+// Messages of a customer are handled one at a time, messages of different customers concurrently,
+// and messages without a customer without a limit. Nothing counts a failure, and no lock is left.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return farBackend{b} }, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue) {

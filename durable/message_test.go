@@ -128,7 +128,8 @@ func TestBadConsumerOptionsAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, durable.ErrInvalid)
 }
 
-// A dead letter keeps its id. The error differs from that of a message that will be delivered.
+// A dead letter keeps its id. The error differs from the error for a message that will be
+// delivered.
 func TestIDOfADeadLetterIsRefusedAsDead(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

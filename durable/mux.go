@@ -70,7 +70,7 @@ func (m *Mux) Handle(ctx context.Context, d *Delivery) error {
 	return &backoffError{err, func() time.Duration { return kind.Backoff(d, err) }}
 }
 
-// backoffError is an error with a delay in place of that of ConsumerOptions.Backoff.
+// backoffError is an error with a delay that replaces ConsumerOptions.Backoff.
 type backoffError struct {
 	error
 	backoff func() time.Duration

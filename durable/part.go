@@ -28,8 +28,8 @@ type putRequest struct {
 	replace bool
 }
 
-// size returns the number of bytes that the request counts in the limiter: those of the envelope
-// without its version byte.
+// size returns the number of bytes that the request counts in the limiter: the envelope without its
+// version byte.
 func (r putRequest) size() int { return len(r.item.Body) - 1 }
 
 // newPart returns a partition with its batchers. name is unique to this process and queue.

@@ -65,7 +65,7 @@ const randomMessages = 300
 type randomEnds struct {
 	t        *testing.T
 	q        *durable.Queue
-	other    *durable.Queue // its messages share handlers with those of q
+	other    *durable.Queue // its messages share handlers with q's messages
 	forced   bool           // consumers end without waiting for their handlers
 	receiver *durable.Receiver
 

@@ -35,7 +35,7 @@ func pending(t *testing.T, test *durabletest.Tester) durable.Record {
 	return all[0]
 }
 
-// The rows with changes of the clocks are those of package schedule.
+// The rows with changes of the clocks are the same as in package schedule.
 func TestRunsOfARecurringMessage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ start, repeat, runs string }{

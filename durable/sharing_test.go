@@ -123,7 +123,7 @@ func TestHungHandlersDelayOnlyTheirMessages(t *testing.T) {
 			assert.LessOrEqual(t, took, delay+5*time.Second)
 			time.Sleep(time.Minute)
 			assert.EqualValues(t, 64, hung.Load())
-			for i := range 100 { // later messages: also those of partitions of the hung consumer
+			for i := range 100 { // later messages: also messages of the hung consumer's partitions
 				enqueue(t, q, fmt.Sprint("late", i), time.Duration(i)*100*time.Millisecond)
 			}
 			took = waitUntil(t, func() bool { return n.Load() == 1100-64 })

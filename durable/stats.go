@@ -53,7 +53,7 @@ func (c *Counts) DueFor() time.Duration {
 	return max(0, c.Now.Sub(c.NextDue))
 }
 
-// add adds the counts of a partition to those of the queue. Now becomes the latest and NextDue the
+// add adds the counts of a partition to the queue's counts. Now becomes the latest and NextDue the
 // earliest of all.
 func (c *Counts) add(o Counts) {
 	if o.Now.After(c.Now) {

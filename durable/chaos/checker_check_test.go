@@ -91,8 +91,8 @@ func checkRuns(r *Report, id string, m *message) {
 
 // earliest returns the earliest valid time of a start that was recorded at a given point. Three
 // kinds of due times count: the one in effect at that point, those recorded later, because their
-// calls may have taken effect earlier, and those of unanswered calls, which may take effect at any
-// time.
+// calls may have taken effect earlier, and the effects of unanswered calls, which may take effect
+// at any time.
 func (m *message) earliest(at int64) int64 {
 	valid := int64(0)
 	for _, d := range m.dues {

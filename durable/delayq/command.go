@@ -31,7 +31,7 @@ func help(name string) string {
 
 // command is a command of the program.
 type command struct {
-	name, usage string // the name of a subcommand follows that of its command
+	name, usage string // the name of a subcommand follows its command's name
 	args        string // placeholders of the arguments
 	least, most int    // number of arguments
 	accepts     string // what the arguments must be; empty: only options

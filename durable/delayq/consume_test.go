@@ -348,7 +348,7 @@ func TestUnprintableOutputEndsConsume(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	c := d.counts()
 	assert.EqualValues(t, 30, c.Scheduled)
-	assert.Zero(t, c.Retried, "the failure is not that of a message")
+	assert.Zero(t, c.Retried, "no message has failed")
 }
 
 func TestBrokenPipeReleasesTheMessage(t *testing.T) {

@@ -29,7 +29,7 @@ func (a *app) enqueueCommand() *cli.Command {
 			header("add this `header`", &m.Headers),
 			number("max-body", "create a new queue that accepts bodies of up to `N` bytes", &a.limits.MaxBody, 1, maxBody),
 			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &m.Replace),
-			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means that of the queue", &m.MaxAttempts, 0, math.MaxInt32)),
+			number("max-attempts", "make the message a dead letter after `N` failed deliveries; 0 means the queue's number", &m.MaxAttempts, 0, math.MaxInt32)),
 		check: func(ctx context.Context, cmd *cli.Command) (err error) {
 			switch m.Body = []byte(text); {
 			case cmd.IsSet("id") && m.ID == "":

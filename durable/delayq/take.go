@@ -19,7 +19,7 @@ import (
 type takeOptions struct {
 	n               int
 	ack, nack, keep bool
-	delay, wait     time.Duration // delay < 0: that of the backoff
+	delay, wait     time.Duration // delay < 0: as the backoff says
 }
 
 func (a *app) takeCommand() *cli.Command {

@@ -81,7 +81,7 @@ func (d *batchDB) newIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	return d.batch.NewIter(o)
 }
 
-// closeIter closes the iterator of Get. Its errors were those of Get.
+// closeIter closes the iterator of Get. Get has returned its errors.
 func (d *batchDB) closeIter() {
 	if d.iter != nil {
 		_ = d.iter.Close()

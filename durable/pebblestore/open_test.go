@@ -230,7 +230,7 @@ func TestReplacedDirectoryIsLeftAlone(t *testing.T) {
 		return errors.Is(err, driver.ErrUnavailable)
 	}, time.Minute, time.Millisecond)
 	_ = s.Close()
-	assert.FileExists(t, filepath.Join(dir, ownerName), "it is that of the other process")
+	assert.FileExists(t, filepath.Join(dir, ownerName), "it belongs to the other process")
 	requireIDs(t, dir)
 }
 

@@ -20,15 +20,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/remote"
 )
 
-// The files of a directory that are not those of Pebble: its lock, the name of the process that
-// holds the lock, and the socket.
+// The files of a directory that are not Pebble's: its lock, the name of the process that holds the
+// lock, and the socket.
 const lockName, ownerName, socketName = "timingwheel.lock", "timingwheel.owner", "timingwheel.sock"
 
 // lockTimeout is how long Open waits for the lock of a process that only makes a snapshot or is
 // ending.
 const lockTimeout = 2 * time.Second
 
-// acquire locks the directory. The lock is not that of Pebble, which a failed engine may keep.
+// acquire locks the directory. The lock is not Pebble's, which a failed engine may keep.
 func (s *Store) acquire() (io.Closer, error) {
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		lock, err := s.lockDir(s.dir)
@@ -96,7 +96,7 @@ func writeOwner(s *Store) {
 }
 
 // listen serves the store to other processes. The directory protects the socket, so its mode
-// grants what that of the directory does.
+// grants the same as the directory's mode.
 func (s *Store) listen() error {
 	info, err := os.Stat(s.dir)
 	if err != nil {

@@ -67,7 +67,7 @@ type claim struct {
 	l       loaded
 	request *driver.Claim
 	grants  []grant // the last ones, in the order of their claims
-	known   grant   // that of the consumer
+	known   grant   // the consumer's grant
 	missed  bool    // the answer to that claim was lost
 	dropped bool    // the consumer has given up this claim
 

@@ -20,7 +20,7 @@ import (
 
 var schemas atomic.Int64
 
-// newPool returns a pool that sees the clock of a schema before that of the server.
+// newPool returns a pool that sees the clock of a schema before the server's clock.
 func newPool(t testing.TB, url, schema string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)

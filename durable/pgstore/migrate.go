@@ -44,7 +44,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Options) error 
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	// CREATE SCHEMA IF NOT EXISTS needs the right to create schemas even if the schema exists.
 	var exists bool
-	// No function of another user's schema may come before those of the system.
+	// No function of another user's schema may come before the system's functions.
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path TO pg_catalog, pg_temp"); err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/pgtest"
 )
 
-// TestUpgrade migrates a schema with messages to a version after that of this package. A migration
-// that fails changes nothing, and a program that was running continues.
+// TestUpgrade migrates a schema with messages to a version after this package's version. A
+// migration that fails changes nothing, and a program that was running continues.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

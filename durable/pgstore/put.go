@@ -278,7 +278,7 @@ func (r *replacement) write(p *pipeline) (err error) {
 	r.l.tally.scheduled += int64(len(fresh))
 	r.l.write(p, nil)
 	if len(fresh) > 0 {
-		args := putArgs(r.l.part, &r.put.Call, fresh)[4:] // without those of the call
+		args := putArgs(r.l.part, &r.put.Call, fresh)[4:] // without the arguments of the call
 		p.exec(storeText, r.l.part, transition.Floor(r.l.now()), args[0], args[1], args[2], args[4], args[5])
 	}
 	p.noteCall(r.l.part, &r.put.Call, r.statuses)

@@ -167,7 +167,7 @@ func TestRepeatedAck(t *testing.T) {
 }
 
 // TestLockedPartition begins messages while a transaction has locked the partition of one of them,
-// as Pause does. The message is early, and that of another queue does not wait.
+// as Pause does. The message is early, and another queue's message does not wait.
 func TestLockedPartition(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, pgstore.Options{})

@@ -47,7 +47,7 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 	}
 }
 
-// commands returns how many commands a server has executed, those of scripts included.
+// commands returns how many commands a server has executed, including commands of scripts.
 func commands(t *testing.T, client *redis.Client) (n int) {
 	t.Helper()
 	for _, line := range strings.Split(client.Info(t.Context(), "commandstats").Val(), "\r\n") {

@@ -149,7 +149,7 @@ func miniFixture(t testing.TB) storetest.Fixture {
 }
 
 // permit gives a user of servers the permissions that the package comment lists for everything but
-// hints, and those of rules.
+// hints, and the permissions of rules.
 func permit(t *testing.T, servers []*redistest.Server, rules ...any) {
 	t.Helper()
 	args := append([]any{

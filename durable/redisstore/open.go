@@ -83,7 +83,7 @@ func (s *Store) create(ctx context.Context, b *backend) error {
 		made[i] = createScript.command(ctx, true, newLine(p.keys, b.createArgs("")...))
 		_ = pipe.Process(ctx, made[i]) // only queued
 	}
-	_, _ = pipe.Exec(ctx) // the error is that of the first command
+	_, _ = pipe.Exec(ctx) // the first command has the error
 	complete := true
 	for i, cmd := range made {
 		err := cmd.Err()

@@ -198,7 +198,7 @@ func (s *Store) run(ctx context.Context, on keyGroup, script *script, read func(
 
 // runAndWait runs a script and WAIT in one pipeline, because WAIT waits for the writes of its own
 // connection and for all earlier writes. It follows the redirections of a Cluster, because the
-// client does not follow those of a node's pipeline.
+// client does not follow redirections in a node's pipeline.
 func (s *Store) runAndWait(ctx context.Context, script *script, line []any) (any, error) {
 	node, err := s.node(ctx, fmt.Sprint(line[lineKeys]))
 	if err != nil {
@@ -242,7 +242,7 @@ func redirected(from, addr string) string {
 func (s *Store) pipeline(ctx context.Context, pipe redis.Pipeliner, cmd *redis.Cmd) (any, error) {
 	_ = pipe.Process(ctx, noRetryCmd{cmd}) // only queued
 	wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
-	_, _ = pipe.Exec(ctx) // the error is that of cmd or wait
+	_, _ = pipe.Exec(ctx) // cmd or wait has the error
 	if cmd.Err() != nil || newReply(cmd.Val()).late() {
 		return cmd.Val(), cmd.Err()
 	}

@@ -189,8 +189,8 @@ func (c *serverChecks) checkServer(ctx context.Context, name string, client *red
 // serverInfo has the answers to INFO and CONFIG GET, by name.
 type serverInfo map[string]string
 
-// errLoading is the error for a server that loads its data or receives those of its master. INFO
-// then says that the server has no append-only file.
+// errLoading is the error for a server that loads its data or receives its master's data. INFO then
+// says that the server has no append-only file.
 var errLoading = fmt.Errorf("%w: the server is loading its data", driver.ErrUnavailable)
 
 // readInfo returns the answer to INFO, or errLoading. It is empty if the user has no permission.

@@ -163,8 +163,8 @@ func TestCheckNoticesChangedSettings(t *testing.T) {
 	require.ErrorIs(t, check(b), driver.ErrUnavailable)
 }
 
-// A server loads its data, or receives those of its master. Its settings are not known yet, so it
-// is not unsafe. Open waits for the server, and returns when its context ends.
+// A server loads its data, or receives its master's data. Its settings are not known yet, so it is
+// not unsafe. Open waits for the server, and returns when its context ends.
 func TestServerThatLoadsIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, loads := range []string{"loading:1", "async_loading:1", "master_sync_in_progress:1"} {

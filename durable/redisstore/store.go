@@ -204,7 +204,7 @@ const (
 	clusterPartitionBytes    = 128 << 20
 )
 
-// validPrefix has no braces: the first braces of a key must be those of the hash tag.
+// validPrefix has no braces: the first braces of a key must enclose the hash tag.
 var validPrefix = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,128}$`)
 
 func (o Options) withDefaults() (Options, error) {

@@ -102,7 +102,7 @@ func (w *watch) deliver(out chan<- driver.Hint) {
 	}
 }
 
-// hint passes on a hint from a channel, which may be that of another queue.
+// hint passes on a hint from a channel, which may be for another queue.
 func (w *watch) hint(channel string, h driver.Hint) {
 	var known bool
 	if h.Partition, known = w.backend.channels[channel]; known && w.returned.Load() {

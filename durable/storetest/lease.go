@@ -21,7 +21,7 @@ var leaseTests = []test{
 
 // leaseEnds lets leases expire. The claim that ends them claims the messages again. A message that
 // had begun has a crash, and the other one is unchanged. Leases that were extended do not expire,
-// and neither do those of messages that are not due.
+// and neither do leases of messages that are not due.
 func leaseEnds(t *testing.T, q *queue) {
 	q.put(item("ahead", far), item("extended", 0), item("firing", 0), item("leased", 0), item("running", 0))
 	was, held := make(map[string]driver.Record), make(map[string]driver.Change)

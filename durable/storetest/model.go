@@ -600,7 +600,7 @@ func received(m *model, c driver.Change) {
 	}
 }
 
-// assertSame compares a record of the store with that of the reference.
+// assertSame compares a record of the store with the reference's record.
 func (m *refMessage) assertSame(t *testing.T, got driver.Record, what string) {
 	t.Helper()
 	want := m.record

@@ -56,7 +56,7 @@ func twoBackends(t *testing.T, a *queue) {
 }
 
 // separate uses the same id and caller in two partitions of a queue, and in a queue whose name
-// starts with that of the first. No call affects another partition.
+// starts with the first one's name. No call affects another partition.
 func separate(t *testing.T, q *queue) {
 	other := q.in("more")
 	call := q.newCall("p", 1)
@@ -344,8 +344,8 @@ func awaitHint(t *testing.T, hints <-chan driver.Hint, partition int, makeHead f
 	require.Fail(t, "no hint arrived", "within %v", hintTimeout)
 }
 
-// head stores a message that is earlier than those of earlier tries, of which partition 0 has up to
-// 500.
+// head stores a message that is earlier than the messages of earlier tries, of which partition 0
+// has up to 500.
 func (q *queue) head(partition, try int) driver.Instant {
 	q.t.Helper()
 	at := driver.InstantOf(q.now().Add(100*far - time.Duration(500*partition+try)*far/10))

@@ -69,7 +69,7 @@ func CheckConfig(c driver.Config) error {
 	}
 	for i, n := range Limits(c) {
 		if l := limits[i]; n < 0 || n > l.most {
-			return fmt.Errorf("%w %s %v; it must be from %v to %v, or 0 for that of the queue, by default %v",
+			return fmt.Errorf("%w %s %v; it must be from %v to %v, or 0 for the queue's value, by default %v",
 				driver.ErrInvalid, l.name, l.format(n), l.format(1), l.format(l.most), l.format(l.standard))
 		}
 	}

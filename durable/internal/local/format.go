@@ -136,8 +136,8 @@ type record struct {
 const opCrash = 1 << 7 // the claim that takes the message checks its crashes
 
 // encode appends to b[:0]: version (1) ‖ last (1) ‖ 2n (1) ‖ n uvarints ‖ reason ‖ repeat ‖
-// body. The n uvarints are those of numbers without trailing zeros. The key in the DB has the id,
-// the state and its time.
+// body. The n uvarints are the numbers without trailing zeros. The key in the DB has the id, the
+// state and its time.
 func (r *record) encode(b []byte) []byte {
 	numbers := r.numbers()
 	n := len(numbers)
@@ -153,7 +153,7 @@ func (r *record) encode(b []byte) []byte {
 
 //nolint:gosec // none is negative
 func (r *record) numbers() [10]uint64 {
-	due := uint64(0) // the key has that of a scheduled message
+	due := uint64(0) // the key has the due time of a scheduled message
 	if r.msg.State == driver.StateDead {
 		due = uint64(r.msg.Due)
 	}

@@ -91,7 +91,7 @@ func (s *State) Flush() (group uint64) {
 	return s.group - 1
 }
 
-// Synced notes that all changes up to those of a Flush are durable.
+// Synced notes that all changes up to a Flush are durable.
 func (s *State) Synced(group uint64) { s.synced.Store(group) }
 
 // open loads a queue, and creates it or changes its limits if config says so.

@@ -30,7 +30,7 @@ import (
 const EnvRequire = "TIMINGWHEEL_REQUIRE_POSTGRES"
 
 // EnvPrograms is the name of an environment variable with the folder of PostgreSQL's programs. By
-// default they are those of the initdb in PATH, or the newest below /usr/lib/postgresql.
+// default the initdb in PATH determines them, or the newest below /usr/lib/postgresql.
 const EnvPrograms = "TIMINGWHEEL_POSTGRES"
 
 // Require skips or fails the test if PostgreSQL is not installed: see [EnvRequire].
@@ -75,7 +75,7 @@ func version(path string) float64 {
 type home struct {
 	programs   string
 	dir        string
-	attributes *syscall.SysProcAttr // of the programs; nil means those of this process
+	attributes *syscall.SysProcAttr // of the programs; nil means as this process
 	reaper     io.Closer            // referenced here, because its finalizer would close it
 }
 

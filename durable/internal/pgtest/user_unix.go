@@ -10,7 +10,7 @@ import (
 )
 
 // HandOver makes dir belong to an account as which PostgreSQL and pgbouncer run: they refuse to run
-// as root. It returns the attributes of such a process; nil means those of this process.
+// as root. It returns the attributes of such a process; nil means as this process.
 func HandOver(dir string) (*syscall.SysProcAttr, error) {
 	if os.Getuid() != 0 {
 		return nil, nil //nolint:nilnil // this process's attributes

@@ -67,7 +67,8 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	return s
 }
 
-// asMaster is in the replication of a master, and linked in that of a replica that is up to date.
+// asMaster is in the replication of a master, and linked in the replication of a replica that is up
+// to date.
 const asMaster, linked = "role:master", "master_link_status:up"
 
 // replicates returns nil if a server's replication has a status.

@@ -128,7 +128,7 @@ func GiveUp(n *driver.Counters, r *driver.Record, now time.Time) {
 	r.Due = driver.Never
 }
 
-// Bury makes a record that of a dead letter.
+// Bury makes the record of a message the record of a dead letter.
 func Bury(n *driver.Counters, r *driver.Record, now time.Time) {
 	r.State, r.Died = driver.StateDead, Floor(now)
 	n.Buried++

@@ -178,7 +178,7 @@ func (b *Bench) DeliverRate(ctx context.Context, name string, store durable.Stor
 }
 
 // Lateness adds rows with the lateness of a queue in a store, in milliseconds, at perSec messages
-// per second. targets are those of p50, p99 and p99.9.
+// per second. targets are the targets for p50, p99 and p99.9.
 func (b *Bench) Lateness(ctx context.Context, name string, store durable.Store, perSec int, targets [3]float64) error {
 	return WithQueue(ctx, store, "late", func(q *durable.Queue) error {
 		l, err := steadyLateness(ctx, ours{q}, perSec, b.Seconds)

@@ -122,7 +122,7 @@ func (p *Postgres) Migrate(ctx context.Context) (changed bool, err error) {
 func openPostgres(config *pgxpool.Config, use Use) (durable.Store, error) {
 	o := pgstore.Options{Schema: cmp.Or(config.ConnConfig.RuntimeParams["schema"], "timingwheel"), AllowLossOnCrash: !use.Safe}
 	delete(config.ConnConfig.RuntimeParams, "schema")
-	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 5*time.Second) // as that of go-redis
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 5*time.Second) // as go-redis does
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, err
@@ -159,8 +159,8 @@ func Path(url string) (path string, ok bool) {
 }
 
 // form is the form of a URL of a server: the scheme, the kind, the user with the @, the addresses,
-// the path and the parameters. Only digits can be taken for a port, such as those of a password
-// that no @ follows. No database is negative.
+// the path and the parameters. Only digits can be taken for a port, such as the digits of a
+// password that no @ follows. No database is negative.
 var form = regexp.MustCompile(`(?i)^(rediss?|postgres(?:ql)?)(?:-(cluster|sentinel))?://([^@/?#]*@)?(` + address + `(?:,` + address +
 	`)*)((?:/(?:[^-@/?#][^@/?#]*)?)*)(?:\?([^@#]*))?$`)
 
