@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
-// transport returns a transport whose connections are those of l.
+// transport returns a transport whose connections come from l.
 func transport(l programtest.Listener) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		client, server := pipe()

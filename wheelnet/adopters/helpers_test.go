@@ -33,7 +33,7 @@ func newWheel(t testing.TB) *timingwheel.TimingWheel {
 	return tw
 }
 
-// transport makes connections, either those of package net or those of wheelnet.
+// transport makes connections, either of package net or of wheelnet.
 type transport struct {
 	impl string                   // net, wheelnet, or none, which is package net in a program without timeouts
 	tw   *timingwheel.TimingWheel // nil unless impl is wheelnet

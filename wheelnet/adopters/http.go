@@ -12,8 +12,8 @@ import (
 // handler can still answer after its context has ended or a read has failed. With a listener of
 // package wheelnet, the wheel keeps all three deadlines.
 //
-// The read deadline must be later than that of the context, because net/http cancels the context
-// when a read fails. The error of the context could then be context.Canceled.
+// The read deadline must be later than the context's, because net/http cancels the context when a
+// read fails. The error of the context could then be context.Canceled.
 func HTTPDeadline(tw *timingwheel.TimingWheel, limit, grace time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		end := time.Now().Add(limit)

@@ -142,7 +142,7 @@ func printMemory(n int) error {
 			return err
 		}
 	}
-	fmt.Printf("bytes of a connection with deadlines, beyond that of package net: %d\n\n", int(heap()-before)/n)
+	fmt.Printf("bytes of a connection with deadlines, beyond package net's: %d\n\n", int(heap()-before)/n)
 	for _, c := range conns {
 		c.Close()
 	}

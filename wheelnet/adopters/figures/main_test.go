@@ -28,7 +28,7 @@ func TestFiguresOfAllServers(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	for _, want := range []string{
 		`(?m)^set and clear +2 goroutines +\d+\.\d +\d+\.\d$`,
-		`(?m)^bytes of a connection with deadlines, beyond that of package net: 1[0-9][0-9]$`,
+		`(?m)^bytes of a connection with deadlines, beyond package net's: 1[0-9][0-9]$`,
 		`(?m)^echo +(\d+\.\d+ *){6}$`,
 		`(?m)^net/http +(\d+\.\d+ *){6}$`,
 		`(?m)^fasthttp +(\d+\.\d+ *){6}$`,
