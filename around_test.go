@@ -120,7 +120,7 @@ func TestAroundGetsTheFunctionOfEachCall(t *testing.T) {
 	}
 }
 
-// Around is called also for the package's own functions: those of channels, tickers, sleeps and
+// Around is called also for the package's own functions, for channels, tickers, sleeps and
 // contexts. All of them do their work within it.
 func TestAroundEnclosesThePackagesOwnTimers(t *testing.T) {
 	t.Parallel()

@@ -270,7 +270,7 @@ func (s *channelSubject) receive(got chan<- time.Time) {
 }
 
 // Goroutines wait while a timer or a ticker is stopped and reset. The values, their times and their
-// number are those of package time, and so are the results of the calls.
+// number are the same as with package time, and so are the results of the calls.
 func TestModelWaitingReceiversGetTheSameAsWithPackageTime(t *testing.T) {
 	t.Parallel()
 	for seed := range scaledSeeds(200) {

@@ -292,7 +292,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		synctest.Wait()
 		s.own(func() {
 			s.owner.drainAll()
-			s.owner.tick += 45 // the bucket of those of 50 ms expires and begins to move
+			s.owner.tick += 45 // the bucket of the timers of 50 ms expires and begins to move
 			s.owner.wheel.pop(s.owner.tick)
 			require.NotZero(t, s.owner.wheel.cascade.live())
 			require.NoError(t, s.verify())
@@ -314,7 +314,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 }
 
 // While a limit is reached or an inline callback blocks, timers that are stopped after they became
-// due leave few entries in the queue, and Overdue is that of the timer behind them.
+// due leave few entries in the queue, and Overdue counts for the timer behind them.
 func TestStoppedDueTimersLeaveFewEntries(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]Executor{"limit": Limit(1), "inline": Inline} {

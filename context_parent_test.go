@@ -127,7 +127,7 @@ func (o *ownDone) Err() error {
 }
 
 // The channel of the wrapper determines the end, even around a context of the wheel. The cause is
-// that of the wrapped context if it has ended.
+// the wrapped context's cause if it has ended.
 func TestWrapperWithItsOwnChannelDeterminesTheEnd(t *testing.T) {
 	t.Parallel()
 	errOwn := errors.New("own")

@@ -118,7 +118,7 @@ func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
 			at, _ := minute.Deadline()
 			assert.True(t, at.Equal(start.Add(51*time.Minute)), "the wheel's clock must stand still after Stop")
 			at, _ = long.Deadline()
-			assert.True(t, at.Equal(start.Add(time.Hour)), "the deadline must be that of the parent")
+			assert.True(t, at.Equal(start.Add(time.Hour)), "the deadline must be the parent's")
 			time.Sleep(time.Minute - 1)
 			assertGoesOn(t, minute)
 			passDeadline(1)

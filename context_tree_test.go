@@ -122,7 +122,7 @@ func TestCancelledContextsLeaveNothingBehind(t *testing.T) {
 			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
 				parent, end := newParent(tw)
 				defer end()
-				before := goroutinesInBubble(t, "") // those of other tests come and go
+				before := goroutinesInBubble(t, "") // goroutines of other tests come and go
 				var cancels []func()
 				for range 1000 {
 					_, cancel := tw.WithTimeout(parent, time.Minute)
@@ -427,7 +427,7 @@ func (f *forest) grow() {
 func (n *twin) odd(kind, i int, parent context.Context) {
 	done := make(chan struct{})
 	end := sync.OnceFunc(func() { close(done) })
-	// Around a context, its cause would be that of the wrapped one, whose end may not be known yet.
+	// Around a context, its cause would be the wrapped one's, whose end may not be known yet.
 	switch own := (&ownDone{context.WithoutCancel(parent), done, errChild}); kind {
 	case 0:
 		n.kind = "with a channel of its own"

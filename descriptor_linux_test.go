@@ -25,7 +25,7 @@ func timerDescriptors(t *testing.T) (n int) {
 }
 
 // A wheel has one descriptor for any number of shards, and one goroutine while a timer is near, and
-// neither before nor after the wheel's Stop. Not parallel: the counts are those of the process.
+// neither before nor after the wheel's Stop. Not parallel: the counts are for the whole process.
 func TestDescriptorIsOpenOnlyWhileATimerIsNear(t *testing.T) {
 	files, goroutines := timerDescriptors(t), runtime.NumGoroutine()
 	none := func() bool { return timerDescriptors(t) == files && runtime.NumGoroutine() <= goroutines }

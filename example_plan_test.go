@@ -16,7 +16,7 @@ func ExampleTimingWheel_ScheduleFunc() {
 		fmt.Println("run at", tw.Now().Format(time.TimeOnly))
 	})
 	pass(10 * time.Second)
-	pass(25 * time.Second) // the run of 12:00:20 is late, and that of 12:00:30 is missed
+	pass(25 * time.Second) // the run of 12:00:20 is late, and the run of 12:00:30 is missed
 	pass(5 * time.Second)
 
 	fmt.Println("stopped:", plan.Stop())

@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// FuncTimers in the model of model_test.go. Callbacks, flushes, executors and panics are those of
-// other timers. FuncTimers can also be armed again after they have fired or were stopped.
+// FuncTimers in the model of model_test.go. Callbacks, flushes, executors and panics are the same
+// as for other timers. FuncTimers can also be armed again after they have fired or were stopped.
 
 // modelFunc is the additional state of a FuncTimer in the reference.
 type modelFunc struct {

@@ -240,7 +240,7 @@ func TestRaceCallIsNotEarlyAfterATouch(t *testing.T) {
 // A timer takes at most 75 bytes in all, not counting the program's closure.
 func TestFuncTimerTakesAtMost75Bytes(t *testing.T) {
 	if underRace || underInvariants || unsafe.Sizeof(uintptr(0)) < 8 {
-		t.Skip("the sizes are those of an ordinary 64-bit build")
+		t.Skip("the sizes are for an ordinary 64-bit build")
 	}
 	const n = 200_000
 	tw := startWheel(t, Options{Shards: 1})

@@ -173,8 +173,8 @@ type arrivals struct {
 
 func (a *arrivals) empty() bool { return a.done == len(a.records) }
 
-// removalStack is a lock-free stack of records that the owner has to free: those of timers that
-// were stopped outside the inbox, or of claimed timers. The words of the records hold the links.
+// removalStack is a lock-free stack of records that the owner has to free: of timers that were
+// stopped outside the inbox, or of claimed timers. The words of the records hold the links.
 // docs/internals/locking.md says why there is no ABA problem.
 type removalStack struct {
 	_    [64]byte

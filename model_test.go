@@ -16,9 +16,9 @@ import (
 
 // The model compares a wheel in Manual mode with a reference without levels, slots and chunks. The
 // reference is a list of pending timers with their ticks, sorted when the clock moves. Choices
-// decide each step: those of a seeded generator (TestModel…) or the bytes of a fuzz input
-// (FuzzEngine, FuzzTimeouts). After every step, and in every callback, the wheel is compared with
-// the reference and verified.
+// decide each step: from a seeded generator (TestModel…) or the bytes of a fuzz input (FuzzEngine,
+// FuzzTimeouts). After every step, and in every callback, the wheel is compared with the reference
+// and verified.
 
 // modelConfig is the configuration of a wheel under test.
 type modelConfig struct {
@@ -205,7 +205,7 @@ func (m *model) checkDeadline(e *modelTimer) {
 	case ok != (e.at >= 0):
 		m.failf("Deadline of timer %d: %v", e.id, ok)
 	case ok && !at.Equal(m.time(satMul(e.tick, int64(m.cfg.tick)))):
-		m.failf("Deadline of timer %d: %v, want that of tick %d", e.id, at, e.tick)
+		m.failf("Deadline of timer %d: %v, want tick %d", e.id, at, e.tick)
 	}
 }
 

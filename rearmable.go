@@ -74,7 +74,7 @@ func (r *rearmable) engine() *engine {
 }
 
 // resetTo arms the timer for a reading of the clock and reports whether it was armed before. now is
-// an earlier reading. class is that of the timer.
+// an earlier reading. class is the timer's class.
 func (r *rearmable) resetTo(deadline, now int64, class arena.Word) bool {
 	for {
 		h, n := r.handle()

@@ -144,7 +144,7 @@ func (p *plan) now() time.Time { return p.handle.shard.config.Now() }
 // runPlan is the code address of the callback of every plan.
 var runPlan = codeOf(new(plan).run)
 
-// callee returns the code address of a callback, or 0 for that of a plan.
+// callee returns the code address of a callback, or 0 for a plan.
 func callee(f []func()) uintptr {
 	if code := codeOf(f[0]); code != runPlan {
 		return code

@@ -52,7 +52,7 @@ func TestSurveyOfAnEmptyWheel(t *testing.T) {
 	assert.Equal(t, survey.Wheel{Now: tw.Now(), WheelSize: 256}, o)
 }
 
-// The figures are those of the worked example in timingwheel.go: ticks of 1 s, 8 slots, 3 levels.
+// The figures are from the worked example in timingwheel.go: ticks of 1 s, 8 slots, 3 levels.
 func TestSurveyOfTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{Tick: time.Second, WheelSize: 8, Levels: 3})

@@ -15,7 +15,7 @@ import (
 //	W3  No timer has a tick before its bucket's expiration, except a timer that was moved to an
 //	    earlier deadline. Such a timer is in the inbox as well.
 //	W4  A queued bucket has entries, and live is the number of entries of all queued buckets.
-//	W5  cascade.fine has buckets of level 0, and cascade.coarse those of other levels, in the order of
+//	W5  cascade.fine has buckets of level 0, and cascade.coarse buckets of other levels, in the order of
 //	    their levels.
 type wheel struct {
 	geometry

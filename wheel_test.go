@@ -297,7 +297,7 @@ func TestLastTicksDoNotOverflow(t *testing.T) {
 }
 
 // A large bucket of a coarse level is taken before it expires: by the time that its cascade takes,
-// and by at most a quarter of its interval. Small buckets and those of the finest level are not.
+// and by at most a quarter of its interval. Small buckets and buckets of the finest level are not.
 func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 1024, 2, 0)

@@ -185,8 +185,8 @@ func Labels(ctx context.Context) func(c timingwheel.Call, run func()) {
 	}
 }
 
-// funcName returns the name of the function at pc as in stack traces. The name of a method value is
-// that of the method.
+// funcName returns the name of the function at pc as in stack traces. A method value has the name
+// of its method.
 func funcName(pc uintptr) string {
 	f := runtime.FuncForPC(pc)
 	if f == nil {

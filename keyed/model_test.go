@@ -102,8 +102,8 @@ func (m *model) sweepNewest() {
 	}
 }
 
-// sweepAt sweeps a batch and checks that those of its keys are reported whose current timer has
-// been claimed, even if the batch holds an older timer of the key.
+// sweepAt sweeps a batch and checks that keys in it are reported if their current timer has been
+// claimed, even if the batch holds an older timer of the key.
 func (m *model) sweepAt(i int) {
 	var want []string
 	for _, key := range m.h.batches[i] {

@@ -130,7 +130,7 @@ func randomCall(k *Keys[uint64], all *[24]outcomes, key uint64) {
 	}
 }
 
-// The expire function sets, touches and deletes keys too, including those of its own batch.
+// The expire function sets, touches and deletes keys too, including the keys of its own batch.
 func TestRaceExpireCallsEveryMethod(t *testing.T) {
 	t.Parallel()
 	const keys = 24

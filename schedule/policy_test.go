@@ -11,8 +11,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
-// A plan has a run every 10 ms and is delayed from 12 to 47: the run of 20 starts at 47, and those
-// of 30 and 40 have misfired.
+// A plan has a run every 10 ms and is delayed from 12 to 47: the run of 20 starts at 47, and the
+// runs of 30 and 40 have misfired.
 func TestMisfirePolicyDecidesMissedRuns(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

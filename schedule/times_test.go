@@ -206,15 +206,15 @@ func TestJitteredRunIsNotMissedBeforeItsDelayedTime(t *testing.T) {
 
 func TestJitterAfterMissedRuns(t *testing.T) {
 	// The run of 10+2 takes until 42, and 20+2 is missed. With a delay of 2 the first run after 42
-	// is that of 50, at 52.
+	// is the run of 50, at 52.
 	assert.Equal(t, []int{12, 52, 62}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 65*ms, 30*ms))
 	// If the run takes until 41, the run of 40 is still to come, at 42.
 	assert.Equal(t, []int{12, 42, 52}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 55*ms, 29*ms))
 }
 
 func TestJitterOfAFixedDelay(t *testing.T) {
-	// The run of 10+1 takes until 16. The next ones are those of 26+2 and 38+3. The second draw is
-	// for a run at 21, which is planned again when the first run has ended.
+	// The run of 10+1 takes until 16. The next ones are 26+2 and 38+3. The second draw is for a run
+	// at 21, which is planned again when the first run has ended.
 	assert.Equal(t, []int{11, 28, 41}, runsOf(t, jitter(FixedDelay(10*ms), draws(1, 0, 2, 3)), 45*ms, 5*ms))
 }
 

@@ -48,8 +48,8 @@ func Conn(c net.Conn, tw *timingwheel.TimingWheel) net.Conn {
 	}
 }
 
-// mustRun panics if tw is nil, or if other callbacks can hold back those of a connection. caller is
-// the name of the exported function.
+// mustRun panics if tw is nil, or if other callbacks can hold back a connection's callbacks. caller
+// is the name of the exported function.
 func mustRun(caller string, tw *timingwheel.TimingWheel) {
 	if tw == nil {
 		panic("wheelnet: " + caller + ": the wheel is nil; it must come from timingwheel.New or timingwheel.Default")

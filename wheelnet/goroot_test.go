@@ -17,7 +17,7 @@ import (
 )
 
 // The deadline tests of Go's package net, from GOROOT, pass with connections of this package. Two
-// tests are left out, because their packet connections stay those of package net.
+// tests are left out, because their packet connections stay in package net.
 func TestDeadlineTestsOfPackageNet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs a program for several seconds")

@@ -93,7 +93,7 @@ func (c *Cache[K, V]) shard(key K) *shard[K, V] {
 func (c *Cache[K, V]) Set(key K, value V, ttl time.Duration) {
 	s := c.shard(key)
 	s.mu.Lock()
-	// With the lock, so that of two values with one ttl the later one expires later.
+	// With the lock: if two values have one ttl, the later one then expires later.
 	now := c.timeouts.Now()
 	var ended []ending[K, V]
 	if ttl <= 0 {

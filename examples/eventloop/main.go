@@ -84,7 +84,7 @@ func (b *bar) nextArrival() {
 
 func (b *bar) arrive() {
 	b.arrived++
-	// The guest at the head has waited longest, so the timer that fires is always that of the head.
+	// The guest at the head has waited longest, so the timer that fires is always the head's.
 	b.queue = append(b.queue, b.tw.AfterFunc(patience, func() {
 		b.left++
 		b.queue = b.queue[1:]

@@ -196,7 +196,7 @@ func (d *demo) deliver(ctx context.Context) error {
 	return err
 }
 
-// check prints the numbers of messages and checks that of the scheduled ones.
+// check prints the numbers of messages and checks the number of scheduled ones.
 func (d *demo) check(ctx context.Context) error {
 	st, err := d.q.Stats(ctx)
 	if err != nil {

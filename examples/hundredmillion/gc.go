@@ -27,7 +27,7 @@ func newGCWatch() *gcWatch {
 	return w
 }
 
-// since returns the pauses since the previous call. The runtime keeps those of the last 256
+// since returns the pauses since the previous call. The runtime keeps the pauses of the last 256
 // collections.
 func (w *gcWatch) since() (p pauses) {
 	var st debug.GCStats

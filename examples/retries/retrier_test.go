@@ -112,7 +112,7 @@ func TestJobSucceedsAfterRetries(t *testing.T) {
 			return nil
 		})
 		assert.Equal(t, Result{Attempts: 5}, result)
-		// The waits are those of a generator with the same seed, and at most a tick longer.
+		// The waits are as from a generator with the same seed, and at most a tick longer.
 		rng, sum := newRand(1, 1), time.Duration(0)
 		for i := range times[1:] {
 			want, got := policy.wait(i+1, rng), times[i+1].Sub(times[i])

@@ -62,7 +62,7 @@ func (l Limits) validate() error {
 //
 // The store uses the clock of the wheel. Do not stop the wheel before Close: its timers would be
 // lost, and sessions would keep their memory. With a wheel in Manual mode a test controls the time,
-// also that of the rate limit.
+// also for the rate limit.
 type Store struct {
 	tw     *timingwheel.TimingWheel
 	limits Limits

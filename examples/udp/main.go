@@ -91,7 +91,7 @@ func (cfg *config) validate() error {
 		return fmt.Errorf("-messages is %d for -flows %d; it must be at most %d in all", cfg.messages, cfg.flows, most)
 	}
 	// The protocol has no congestion control, so the number of packets in flight must not exceed
-	// that of the defaults, or the buffers of the kernel overflow.
+	// the number with the defaults, or the buffers of the kernel overflow.
 	cfg.window = min(cfg.window, max(1280/cfg.flows, 1))
 	return nil
 }

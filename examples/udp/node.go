@@ -16,8 +16,8 @@ type protocol struct {
 }
 
 // node is one endpoint of the protocol, with all flows that begin or end there. It depends neither
-// on sockets nor on clocks: packets arrive at receive and leave through send, and the time is that
-// of the wheel, which is in Manual mode. So the same code runs on a real socket and in a
+// on sockets nor on clocks: packets arrive at receive and leave through send, and the time comes
+// from the wheel, which is in Manual mode. So the same code runs on a real socket and in a
 // simulation. All methods and callbacks run on the goroutine that advances the wheel.
 type node struct {
 	tw      *timingwheel.TimingWheel

@@ -125,7 +125,7 @@ func TestDescriptorIsClosedOnExec(t *testing.T) {
 			link, err := os.Readlink(fmt.Sprint("/proc/self/fd/", g.fd))
 			require.NoError(t, err)
 			require.Contains(t, link, "timerfd")
-			listed, err := exec.Command("ls", "-l", "/proc/self/fd").Output() // those of the child
+			listed, err := exec.Command("ls", "-l", "/proc/self/fd").Output() // the child's descriptors
 			require.NoError(t, err)
 			require.Contains(t, string(listed), "/dev/null")
 			require.NotContains(t, string(listed), "timerfd")

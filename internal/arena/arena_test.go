@@ -72,7 +72,7 @@ func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
 	}
 }
 
-// A tick that does not fit into the deadline bits, such as that of math.MaxInt64 with a coarse
+// A tick that does not fit into the deadline bits, such as the tick of math.MaxInt64 with a coarse
 // tick, does not change the other parts.
 func TestWithBitsDropsHighBits(t *testing.T) {
 	t.Parallel()

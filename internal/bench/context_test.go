@@ -37,7 +37,7 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	switch kind {
 	case "background", "awaited":
 		parent = context.Background
-	case "alone", "request": // the cost of the parent counts, like that of a request's context
+	case "alone", "request": // the cost of the parent counts, as for a request's context
 		parent = func() context.Context {
 			p, cancel := context.WithCancel(context.Background())
 			_ = cancel // the garbage collector takes the parent

@@ -18,7 +18,7 @@ type Item[E any] interface {
 // Invariants, while no method is running:
 //
 //	H1  !items[i].Before(items[(i-1)/2])      for 0 < i < len(items)
-//	H2  the last SetHeapIndex of items[i] was i, and that of any removed element was -1
+//	H2  the last SetHeapIndex of items[i] was i, and the last one of any removed element was -1
 //	H3  items[len(items):cap(items)] are zero values, so removed elements are not kept alive
 //	H4  cap(items) <= max(minCap, 4*len(items)+3) after a removal, so a Heap shrinks after a spike
 type Heap[E Item[E]] struct{ items items[E] }

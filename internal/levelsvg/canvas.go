@@ -46,7 +46,7 @@ func (c *canvas) circle(x, y, r int, class string) {
 	c.element("circle", "cx", x, "cy", y, "r", r, "class", class)
 }
 
-// path writes a path. format and args are those of fmt.Sprintf for its d attribute.
+// path writes a path. format and args are as for fmt.Sprintf, for its d attribute.
 func (c *canvas) path(class, format string, args ...any) {
 	c.element("path", "d", fmt.Sprintf(format, args...), "class", class)
 }

@@ -5,9 +5,9 @@
 //	go run ./internal/mutate -n 6 -o new.txt claim.go wheel.go
 //	go run ./internal/mutate -n 6 -o new.txt -old old.txt
 //
-// Without files, the command changes those of the root package and of the internal packages that
-// it imports. The results are appended to a file. A mutant that has a result there is not tested
-// again, so the command may be interrupted. With the results of an older commit, the command
+// Without files, the command changes the files of the root package and of the internal packages
+// that it imports. The results are appended to a file. A mutant that has a result there is not
+// tested again, so the command may be interrupted. With the results of an older commit, the command
 // compares the mutants that both have.
 //
 // The file equivalent.txt lists mutants that change nothing a test could see, with the reason.

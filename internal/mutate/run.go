@@ -49,7 +49,7 @@ func (t *tester) try(m mutant) (verdict, by string, err error) {
 }
 
 // test builds the tests with m and runs them. The tests of the mutant's own file run first, then
-// those of its package and those of the root package: most mutants are caught by the first.
+// the tests of its package and of the root package: most mutants are caught by the first.
 func (t *tester) test(m mutant) (verdict, by string, err error) {
 	overlay, err := t.overlay(m)
 	if err != nil {

@@ -566,7 +566,7 @@ func (m *model) Run(items []uint32) {
 		}
 		if m.pool.config.PerCall == 1 {
 			m.callback(i)
-		} else { // one callback for all, that of the last item
+		} else { // one callback for all, from the last item
 			defer m.callback(i)
 		}
 	}

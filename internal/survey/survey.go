@@ -32,7 +32,7 @@ type Level struct {
 	Interval time.Duration // interval of a slot; the largest Duration if the interval is longer
 	Hand     int           // slot of the current interval, from 0 to WheelSize-1
 	Timers   int           // pending timers of the level, which is the sum of Cells
-	Later    int           // those of Timers in slots with nothing due in this round; only on the last level
+	Later    int           // the part of Timers in slots with nothing due in this round; only on the last level
 	Cells    []int         // timers by slot, from Hand on; a cell has several slots if WheelSize > 512
 }
 

@@ -18,7 +18,7 @@ type Plan interface {
 //     of the change.
 //   - If the clocks are set back, times come twice. If the plan's pause after the last of them is
 //     at most the time by which the clocks are set back, runs take place both times, so that no
-//     pause is longer than those of the plan. Otherwise they take place only the first time.
+//     pause is longer than the plan's pauses. Otherwise they take place only the first time.
 //
 // Next searches one offset period of the zone after the other. A period is rarely shorter than a
 // pause, so few iterations are needed.

@@ -17,9 +17,9 @@ func PrefersJSON(accept []string) bool {
 	return jsonQuality > 0 && jsonExact > htmlExact
 }
 
-// quality returns the quality of a media type in the Accept headers, which is that of the most
-// specific range that matches. exact is 3 for type/subtype, 2 for type/*, 1 for */* and 0 if no
-// range matches.
+// quality returns the quality of a media type in the Accept headers, as the most specific range
+// that matches gives it. exact is 3 for type/subtype, 2 for type/*, 1 for */* and 0 if no range
+// matches.
 func quality(accept []string, media string) (q float64, exact int) {
 	kind, _, _ := strings.Cut(media, "/")
 	for _, header := range accept {

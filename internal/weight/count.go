@@ -137,8 +137,8 @@ func named(x ast.Expr) (qualifier, name string) {
 	return text[:max(dot, 0)], text[dot+1:]
 }
 
-// members returns the fields and the methods of a type, with those of the unexported types of this
-// repository that it embeds, or with those of all that it embeds. Any other embedded type is one
+// members returns the fields and the methods of a type, with the members of the unexported types of
+// this repository that it embeds, or of all types that it embeds. Any other embedded type is one
 // field.
 func (r repository) members(p *pkg, t *typ, all bool) (fields []string, methods map[string]bool) {
 	methods = maps.Clone(t.methods)

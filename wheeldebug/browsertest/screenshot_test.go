@@ -32,8 +32,7 @@ import (
 const pictureLimit = 200 << 10
 
 // TestScreenshots writes the pictures of the documentation to the directory
-// TIMINGWHEEL_SCREENSHOTS. They show a wheel under a load like that of examples/dashboard, and a
-// queue.
+// TIMINGWHEEL_SCREENSHOTS. They show a wheel under a load as in examples/dashboard, and a queue.
 func TestScreenshots(t *testing.T) {
 	directory := os.Getenv("TIMINGWHEEL_SCREENSHOTS")
 	if directory == "" {

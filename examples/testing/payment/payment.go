@@ -27,7 +27,7 @@ const (
 // State is the state of an order.
 type State string
 
-// The states of an order. The zero State is that of an order that does not exist.
+// The states of an order. The zero State belongs to an order that does not exist.
 const (
 	Waiting   State = "waiting"
 	Reminded  State = "reminded"
