@@ -163,7 +163,7 @@ func (w *wheel) timerRemoved(b *bucket) {
 	}
 }
 
-// cascade holds the expired buckets whose timers have to be moved. Those of the finest level have
+// cascade holds the expired buckets whose timers have to be moved. Buckets of the finest level have
 // their own list, so that a large coarse bucket, which may take seconds, delays none of them. The
 // finer ones of the others come first.
 type cascade struct{ fine, coarse []*bucket }

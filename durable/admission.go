@@ -38,7 +38,7 @@ type admission struct {
 	checks uint // number of calls to check
 
 	// reserved counts the takers for which a call to the store is in progress or a message waits
-	// for its due time. Those of slow partitions count in slow instead.
+	// for its due time. Takers of slow partitions count in slow instead.
 	reserved, slow int
 }
 

@@ -115,9 +115,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return Conn(c, tw), nil
 }
 
-// The types of connections. SetDeadline, Close and the like come from deadlines, at depth 1. Those
-// of the inner connection are at depth 2: package net promotes them from an embedded type, and
-// plainConn has the type inner for that purpose.
+// The types of connections. SetDeadline, Close and the like come from deadlines, at depth 1. The
+// methods of the inner connection are at depth 2: package net promotes them from an embedded type,
+// and plainConn has the type inner for that purpose.
 type (
 	tcpConn struct {
 		*net.TCPConn

@@ -145,7 +145,7 @@ func formatTime(t time.Time) string {
 	return t.Format("2006-01-02 15:04:05.000 MST") + " (" + relative + ")"
 }
 
-// formatDuration formats a duration. Those of stores are in milliseconds.
+// formatDuration formats a duration. Durations of stores are in milliseconds.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d == math.MaxInt64: // of time.Until

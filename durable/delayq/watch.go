@@ -109,8 +109,8 @@ func (s *sample) parts(partitions bool) []part {
 	return parts
 }
 
-// rates returns the events per second since the previous sample by name. Those of the first sample
-// are 0.
+// rates returns the events per second since the previous sample by name. The rates of the first
+// sample are 0.
 func (p *part) rates() map[string]float64 {
 	elapsed := p.now.Now.Sub(p.before.Now)
 	rate := func(old, present uint64) float64 {

@@ -9,8 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// The benchmarks of this package use the wheel as a program does. Those of single operations are in
-// bench_test.go of the root package, with the same populations.
+// The benchmarks of this package use the wheel as a program does. Benchmarks of single operations
+// are in bench_test.go of the root package, with the same populations.
 
 var sizes = []struct {
 	name string

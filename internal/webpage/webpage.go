@@ -25,7 +25,7 @@ var shared embed.FS
 // Name is the name of the asset that is the page itself.
 const Name = "page.html"
 
-// contentTypes maps extensions to content types. Those of package mime depend on the machine.
+// contentTypes maps extensions to content types. The types of package mime depend on the machine.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",

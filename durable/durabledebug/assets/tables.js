@@ -89,7 +89,7 @@ function drawPartitions(body, partitions) {
 		cell(full(p.in_flight), 'number'), cell(full(p.dead), 'number'))));
 }
 
-// replaceRows makes the rows of a map those of a table, unless they are.
+// replaceRows makes the rows of a map the rows of a table, unless they are.
 function replaceRows(body, rows) {
 	const wanted = [...rows.values()];
 	if (wanted.length !== body.children.length || wanted.some((row, k) => row !== body.children[k])) body.replaceChildren(...wanted);

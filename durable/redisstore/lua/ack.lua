@@ -1,5 +1,5 @@
 -- Removes firing messages that were handled or have expired.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 the counter, acked or expired; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM: it removes first.

@@ -1,6 +1,6 @@
 -- Adds up the sizes of the bodies of some dead letters. After the last one, the script compares the
 -- sum with the counter of that sum, and corrects the counter if ARGV says so.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 rank of the first one, 2 number, 3 sum of those before it, 4 the third result of the
 --       previous call, ignored for rank 0, 5 '1' to correct the counter.
 -- Result: the rank of the next call, the sum, a value that changes with the set of dead letters,

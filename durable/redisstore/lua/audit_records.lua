@@ -1,6 +1,6 @@
 -- Looks for records that are in no set, and puts them back. Dead letters whose state was lost count
 -- as such records, because no call can replay or purge them.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, or '' for the counter
 --       'mending', which is removed at the end; 4 its COUNT, 5 '1' to repair, 6 new lease in ms of
 --       messages in flight.
@@ -18,7 +18,7 @@ local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 local damaged = call('HGET', COUNTERS, 'damaged') or ''
 local unknown = string.find(damaged, STATES, 1, true) and string.find(damaged, LEASED, 1, true)
 
--- put_back schedules an orphan, puts it back among the dead letters if its state is that of a dead
+-- put_back schedules an orphan, puts it back among the dead letters if its state belongs to a dead
 -- letter, or gives it a new lease if it is in flight, because its delivery may continue. died is
 -- its time of death if only its state was lost. An orphan that cannot be read stays where it is,
 -- because its due time is unknown.

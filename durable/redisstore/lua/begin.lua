@@ -1,5 +1,5 @@
 -- Begins leased messages that are due.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 visibility in ms, or 0 to keep the ends of leases; 2 how many microseconds before its due
 --       time a message may begin; 3 this process; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, due times (7 bytes each), ends of leases (7 bytes each) or '' if

@@ -1,5 +1,5 @@
 -- Makes firing messages dead letters and counts one more attempt of each, or removes marked ones.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 number of dead letters to keep, 2 their age in ms, 3 the bytes of their bodies; then for
 --       each message: id, token (7 bytes), reason.
 -- Result: sec, usec, statuses, '', ''.

@@ -1,6 +1,6 @@
 -- Removes messages that have not begun. Marks firing ones, or ends their series: see
 -- driver.Backend.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it was
 --       enqueued or '' for any, '1' to mark a firing message and to send a hint.
 -- Result: sec, usec, statuses, '', ''.

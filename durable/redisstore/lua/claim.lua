@@ -1,7 +1,7 @@
 -- Ends up to 256 expired leases, and leases messages in the order of due times and ids. If the
 -- answer to the consumer's last claim was lost, the script renews the leases of that claim, returns
 -- its messages again, and leases no others.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes
 --       of bodies, 6 visibility in ms, 7 number of crashes after which a message is dead (0: none),
 --       8 number of dead letters to keep, 9 their age in ms, 10 bytes of their bodies, 11 number of

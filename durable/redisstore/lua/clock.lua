@@ -1,4 +1,4 @@
--- Precedes every script and reads the server's clock once. KEYS, ARGV: those of the script. Sets
+-- Precedes every script and reads the server's clock once. KEYS, ARGV: as in the script. Sets
 -- sec, usec (strings as from TIME), now and now_ceil.
 
 local call, floor, format = redis.call, math.floor, string.format

@@ -1,5 +1,5 @@
 -- Counts the messages of a partition, and reads its counters.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: none.
 -- Result: now, scheduled, due, leased, dead, messages that are set aside, next due time or '0';
 --         then the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost,

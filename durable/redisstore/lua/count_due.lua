@@ -1,5 +1,5 @@
 -- Counts the scheduled messages that are due within each of several durations from now.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: milliseconds from now, not negative.
 -- Result: for each argument the number of messages.
 

@@ -3,7 +3,7 @@
 -- of these members are later than all others. A key without it was lost, and perhaps created again
 -- by another script. While a Cluster moves the slot of a partition, it rejects scripts if only some
 -- of the keys exist (TRYAGAIN).
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 number of partitions, 2 when the queue was created: see open.lua; 3 '1' if the partition
 --       existed before, so that all of its keys may have been lost; 4 the result of an earlier call
 --       whose lost keys an audit has repaired, or ''.

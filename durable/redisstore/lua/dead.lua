@@ -1,8 +1,8 @@
 -- Precedes scripts that change the set of dead letters: the sum of the sizes of their bodies, and
 -- the limits of their number, bytes and age.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
--- has_died_at reports whether a state is that of a dead letter that died at a time, '' for any.
+-- has_died_at reports whether a state belongs to a dead letter that died at a time, '' for any.
 local function has_died_at(state, died) return died == '' or sub(state, 24, 30) == died end
 
 -- body_bytes returns the sum of the sizes of the bodies of messages: every step-th value from the

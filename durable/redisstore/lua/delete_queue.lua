@@ -1,6 +1,6 @@
 -- Begins to delete a queue, so that no call opens it and no consumer joins it, or ends that when
 -- the partitions are deleted. The field deleted of the queue is 'begun', or 'done' for 30 days.
--- KEYS: those of queue.lua.
+-- KEYS: as in queue.lua.
 -- ARGV: 1 version of the format, 2 '1' to end, 3 the result of the beginning: when the queue was
 --       created.
 -- Result: partitions, when the queue was created.

@@ -1,5 +1,5 @@
 -- Precedes create.lua. Removes the note that delete.lua has left, if the queue was created later.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
 local created = call('HGET', KEYS[6], 'deleted')
 if created and (tonumber(created) or 0) < (tonumber(ARGV[2]) or 0) then call('UNLINK', KEYS[6]) end

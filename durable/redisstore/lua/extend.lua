@@ -1,5 +1,5 @@
 -- Moves the ends of leases of leased and firing messages.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: for each message: id, token (7 bytes), milliseconds if the message has not begun, and
 --       milliseconds if it has.
 -- Result: sec, usec, statuses, '', ends of leases (7 bytes each).

@@ -1,5 +1,5 @@
 -- Reads one message.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 id.
 -- Result: record, state, time in the set of its state; '', '' and '-1' if they are missing.
 

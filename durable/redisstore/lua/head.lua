@@ -1,5 +1,5 @@
 -- Precedes scripts that need the earliest due time.
--- KEYS: those of partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those
+-- KEYS: as in partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those
 --       of the script.
 
 -- head returns the earliest due time, nil if nothing is scheduled, and whether messages are set

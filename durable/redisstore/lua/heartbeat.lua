@@ -2,7 +2,7 @@
 -- KEYS: 1 the set of members, by the time at which they expire; and the empty member, by the time
 --       of the last call. 2 the hash of the members' data. 3 as in queue.lua.
 -- ARGV: 1 member, 2 milliseconds until it expires (0: it leaves), 3 its data.
--- Result: that of members.lua, which follows.
+-- Result: as in members.lua, which follows.
 -- Runs under OOM: the first write removes something.
 
 call('ZREM', KEYS[1], '')

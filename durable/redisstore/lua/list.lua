@@ -1,6 +1,6 @@
 -- Reads a page of a sorted set with the records, without messages that are set aside or cannot be
 -- read.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 number of the set in KEYS, 2 and 3 score and id of the last message of the page before
 --       ('' and '' for the first page), 4 length of the page, 5 bytes of records after which the
 --       page ends early.

@@ -1,5 +1,5 @@
 -- Precedes scripts that write or read numbers of records and states.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
 local byte, char = string.byte, string.char
 local ZERO2, ZERO4, ZERO7, ZERO8 = '\0\0', '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0'

@@ -10,7 +10,7 @@
 local before = call('TYPE', KEYS[1]).ok
 local deleted = before == 'hash' and call('HGET', KEYS[1], 'deleted')
 if deleted == 'begun' then return { 'deleting' } end
-local created = now -- later than that of a deleted queue
+local created = now -- later than the creation of a deleted queue
 if deleted then
   before, created = 'none', math.max(now, tonumber(call('HGET', KEYS[1], 'created') or 0) + 1)
   if ARGV[3] ~= '1' then call('UNLINK', KEYS[1]) end

@@ -1,7 +1,7 @@
 -- Precedes each script of a partition: its keys, and the form of their values. Functions that only
 -- some scripts need are in other files, because each call creates all functions of its script
 -- again.
--- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters. ARGV: those of the script.
+-- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters. ARGV: as in the script.
 --
 -- record: version (1 byte), enqueued (7 bytes), first due time (7), largest number of attempts (4),
 --         body

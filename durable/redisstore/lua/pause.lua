@@ -1,5 +1,5 @@
 -- Pauses a partition, or resumes it. No message of a paused partition begins.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua; 7 '1' to pause, or '0' to resume.
 -- Result: sec, usec, DONE, '', ''.
 -- Runs under OOM. The counter 'paused' exists while the partition is paused.

@@ -1,5 +1,5 @@
 -- Removes dead letters.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it died or ''
 --       for any.
 -- Result: sec, usec, statuses, '', ''.

@@ -1,5 +1,5 @@
 -- Stores new messages.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua, 7 '1' to replace; then for each message: id, time (see instant),
 --       attempts (4 bytes) and body, series or ''.
 -- Result: sec, usec, statuses, '', ''. If the partition is too large (size.lua), the error

@@ -1,6 +1,6 @@
 -- Precedes scripts on the members of a queue.
 -- KEYS: 1 and 2 as in heartbeat.lua, 3 the hash of the queue: see open.lua.
--- ARGV: those of the script, and the number of partitions.
+-- ARGV: as in the script, and the number of partitions.
 
 local meta = call('HMGET', KEYS[3], 'deleted', 'partitions', unpack(LIMITS))
 if meta[1] then return redis.error_reply('NOQUEUE the queue was deleted') end

@@ -1,5 +1,5 @@
 -- Precedes scripts that change the rare data of states, or remove messages when their leases end.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
 -- rare returns rare data with its length.
 local function rare(planned, postponements, series)

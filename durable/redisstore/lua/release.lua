@@ -1,5 +1,5 @@
 -- Schedules leased and firing messages again as they were, or removes marked ones.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.

@@ -1,6 +1,6 @@
 -- Schedules dead letters again, with attempts and crashes set to 0, and recurring messages that
 -- wait until Never.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at
 --       which it died or '' for any.
 -- Result: sec, usec, statuses, '', ''.

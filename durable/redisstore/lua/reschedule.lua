@@ -1,6 +1,6 @@
 -- Moves messages that have not begun to another due time, or changes the series of messages. The
 -- present run of a firing message continues.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), '1' to change
 --       the series, the new series or '', with which the time stays.
 -- Result: sec, usec, statuses, '', ''.

@@ -1,6 +1,6 @@
 -- Schedules firing messages that have failed, were postponed, or were handled and are due again.
 -- The script removes messages that are marked, or whose series has ended.
--- KEYS: those of partition.lua.
+-- KEYS: as in partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time
 --       (see instant), '1' if it was postponed, '1' if it is due again, reason, the planned time (7
 --       bytes) of the run that is over or ''.

@@ -1,6 +1,6 @@
 -- Precedes each script that schedules messages again.
--- KEYS: those of partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and those of the
---       script.
+-- KEYS: as in partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and the
+--       arguments of the script.
 
 local before, earliest = head(), nil
 local fresh, members = {}, {}

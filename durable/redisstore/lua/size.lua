@@ -1,6 +1,6 @@
 -- Precedes put.lua: the limits of a partition.
--- KEYS: those of partition.lua.
--- ARGV: those of the script; the last two, which are removed, are the largest number of messages of
+-- KEYS: as in partition.lua.
+-- ARGV: as in the script; the last two, which are removed, are the largest number of messages of
 --       a partition, and the largest sum of the bytes of their records.
 
 local max_bytes, max_messages = tonumber(table.remove(ARGV)), tonumber(table.remove(ARGV))

@@ -1,5 +1,5 @@
 -- Precedes scripts with times among their arguments.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
 -- instant decodes a time: a positive number is absolute, any other number a negated delay.
 local function instant(argument)

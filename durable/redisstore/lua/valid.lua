@@ -1,5 +1,5 @@
 -- Precedes scripts that may read damaged or missing values.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
 -- VERSION is the newest version of records that these scripts can read.
 local VERSION = 1

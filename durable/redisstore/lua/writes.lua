@@ -1,5 +1,5 @@
 -- Precedes scripts that write records or states, or leases if the server is out of memory.
--- KEYS: those of partition.lua. ARGV: those of the script.
+-- KEYS: as in partition.lua. ARGV: as in the script.
 
 -- store writes fields and values of the records or the states.
 local function store(key, values) call_list('HSET', key, values) end

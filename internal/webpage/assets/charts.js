@@ -87,7 +87,7 @@ function octaves(lateness) {
 	return found;
 }
 
-// LatenessChart shows the distribution of lateness as a bar for each power of two, and that of the
+// LatenessChart shows the distribution of lateness as a bar per power of two, and the one of the
 // last minute as a stepped line.
 class LatenessChart {
 	// noun is the plural noun for what is late, such as timers.

@@ -166,8 +166,8 @@ var form = regexp.MustCompile(`(?i)^(rediss?|postgres(?:ql)?)(?:-(cluster|sentin
 
 const address = `(?:\[[^]@/?#,]*]|[^][@/?#,:]*)(?::\d*)?`
 
-// clientURL returns the kind of a URL, and the URL for the parser of the client. That of Redis
-// expects one address as the host, and the others and the name of the master as parameters.
+// clientURL returns the kind of a URL, and the URL for the parser of the client. The parser of
+// Redis expects one address as the host, and the others and the name of the master as parameters.
 func clientURL(raw string) (kind, one string, err error) {
 	m := form.FindStringSubmatch(raw)
 	if m == nil {
