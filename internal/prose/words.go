@@ -19,6 +19,7 @@ var unwanted = []struct {
 	{regexp.MustCompile(`(?i)\b(?:of|at)\s+that\s+moment\b`), "then, or meanwhile"},
 	{regexp.MustCompile(`(?i)\bat\s+once\b`), "immediately, or concurrently"},
 	{regexp.MustCompile(`(?i)\balso\s+if\b`), "even if"},
+	{regexp.MustCompile(`(?i)\b(?:that|those)\s+of\b`), "the noun"},
 	{regexp.MustCompile(`(?i),\s+whatever\s+(?:it|they|(?:the|its|their)\s+\w+)\b`), "for any, or regardless of"},
 	// A noun would follow an ordinal: a second call.
 	{regexp.MustCompile(`(?i)\b(\w+s|\d[\d.,]*[kM]?|hundred|thousand|million|billion)\s+an?\s+(?:second|minute|hour|day)` +

@@ -26,6 +26,7 @@ func TestUnwantedWordsAreFound(t *testing.T) {
 		{"call to a function", "a.md", "A call\u0020of the expire function.\n", "1: call\u0020of the expire function"},
 		{"method", "a.md", "The `Stop`\u0020of a timer.\n", "1: Stop`\u0020of"},
 		{"noun", "a.md", "It costs an\u0020arm and a lot.\n", "1: an\u0020arm"},
+		{"pronoun", "a.md", "Its tick is that\u0020of the wheel.\n", "1: that\u0020of"},
 		{"condition", "a.md", "It ends also\u0020if x.\n", "1: also\u0020if"},
 		{"whatever", "a.md", "It ends,\u0020whatever\u0020the result.\n", "1: ,\u0020whatever\u0020the result"},
 		{"moment", "a.md", "a goroutine of\u0020that moment\n", "1: of\u0020that moment"},
