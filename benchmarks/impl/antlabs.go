@@ -7,8 +7,8 @@ import (
 	"github.com/antlabs/timer"
 )
 
-// Antlabs is a timing wheel modelled on that of Linux: five wheels with a lock for each slot, and a
-// ticker.
+// Antlabs is a timing wheel modelled on the one in Linux: five wheels with a lock for each slot,
+// and a ticker.
 //
 // Its Reset holds the lock of the old slot while it puts the timer into the new slot, so it
 // deadlocks if both slots are the same. Its Stop returns true for a timer that was already stopped,

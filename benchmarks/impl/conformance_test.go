@@ -56,14 +56,14 @@ func conforms[H any](t *testing.T, i Implementation[H]) {
 
 		last := timers.After(far, 100, func() { c.call(100) })
 		if i.Stop.Callable() {
-			assert.Equal(t, i.Stop.HasResult(), timers.Stop(last), "Stop of a pending timer")
+			assert.Equal(t, i.Stop.HasResult(), timers.Stop(last), "Stop, pending timer")
 		}
 		if i.Stop == Exact {
-			assert.False(t, timers.Stop(last), "Stop of a stopped timer")
+			assert.False(t, timers.Stop(last), "Stop, stopped timer")
 		}
 		if i.Reset.Callable() {
 			moved := timers.After(far, 101, func() { c.call(101) })
-			assert.Equal(t, i.Reset.HasResult(), timers.Reset(moved, soon), "Reset of a pending timer")
+			assert.Equal(t, i.Reset.HasResult(), timers.Reset(moved, soon), "Reset, pending timer")
 			c.await(t, 101)
 			assert.Equal(t, uint32(1), c.of[101].Load(), "calls of the timer that was reset")
 		}

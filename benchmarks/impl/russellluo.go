@@ -6,7 +6,7 @@ import (
 	"github.com/RussellLuo/timingwheel"
 )
 
-// RussellLuo is a timing wheel modelled on that of Kafka: wheels that overflow into coarser ones,
+// RussellLuo is a timing wheel modelled on Kafka's: wheels that overflow into coarser ones,
 // and a heap of buckets that drives the clock.
 var RussellLuo = Implementation[*timingwheel.Timer]{
 	Traits: Traits{

@@ -7,8 +7,8 @@ import (
 )
 
 // Siddontang is the wheel of channels of siddontang/go. The timers of a slot share a channel that
-// is closed when they are due, so each callback needs a goroutine that waits. There is no stop and
-// no reset.
+// is closed when they are due, so each callback needs a goroutine that waits. Timers cannot be
+// stopped or reset.
 var Siddontang = Implementation[struct{}]{
 	Traits: Traits{
 		Name: "siddontang", Title: "siddontang/go timingwheel", Module: "github.com/siddontang/go",

@@ -139,8 +139,8 @@ func (p *population) churn() {
 
 // BenchmarkChurn stops a random timer and adds another one to a random bucket. Reading the handle
 // is a cache miss in all layouts. B/timer is the live heap of the churned population, free chunks
-// included. max-us is the slowest of a million stops, which are measured one by one at the end. A
-// stop in linked is constant work, so its max-us shows the noise of the machine.
+// included. max-us is the slowest of a million stops, which are measured one by one at the end.
+// Stopping in linked is constant work, so its max-us shows the noise of the machine.
 func BenchmarkChurn(b *testing.B) {
 	each(b, func(b *testing.B, name string, k, n int) {
 		var p *population
@@ -197,8 +197,8 @@ func BenchmarkChurnLocked(b *testing.B) {
 	})
 }
 
-// worstStop churns with a clock reading before and after each stop, and without garbage collection.
-// It returns the longest stop.
+// worstStop churns with a clock reading before and after stopping each timer, and without garbage
+// collection. It returns the longest stop.
 func (p *population) worstStop(stops int) time.Duration {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	base, worst := time.Now(), time.Duration(0)

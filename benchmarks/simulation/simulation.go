@@ -2,9 +2,9 @@
 // time, and measures the cost of a choice of options: memory, moves between levels, wake-ups and
 // CPU time.
 //
-// Each connection has an idle timer. A beat resets the timer, closing stops it, and it fires after
-// the connection has fallen silent. Next and Advance drive the clock as in an event loop, so each
-// Advance to a time that Next returned is one wake-up of the alarm of a running wheel. The
+// Each connection has an idle timer. A heartbeat resets the timer, closing stops it, and it fires
+// after the connection has fallen silent. Next and Advance drive the clock as in an event loop, so
+// each Advance to a time that Next returned is one wake-up of the alarm of a running wheel. The
 // simulation checks that exactly the timers of silent connections expire: once each, never early,
 // and less than a tick late.
 package simulation
@@ -131,7 +131,7 @@ type run struct {
 	stopwatch          stopwatch
 }
 
-// Turn moves the clocks to the beginning of a turn, with a stop at each time at which a wheel
+// Turn moves the clocks to the beginning of a turn, and stops at each time at which a wheel
 // wakes.
 func (r *run) Turn(now int64) {
 	r.advance(now)

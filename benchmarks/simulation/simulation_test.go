@@ -174,8 +174,8 @@ func (r *runningWheel) Beat(slot uint32, at int64) {
 func (r *runningWheel) Leave(slot uint32, _ int64)   { r.timers[slot].Stop() }
 func (r *runningWheel) Silence(slot uint32, _ int64) {}
 
-// The wake-ups in Manual mode are about those of a running wheel. A running wheel has a few more,
-// because it does not correct its alarm when the timer is stopped.
+// The wake-ups in Manual mode are about as many as for a running wheel. A running wheel has a few
+// more, because it does not correct its alarm when the timer is stopped.
 func TestRunningWheelWakesAsOftenAsInManualMode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Choice{{time.Millisecond, 256, 4, 1}, {10 * time.Millisecond, 64, 4, 1}, {100 * time.Millisecond, 1024, 1, 1}} {

@@ -101,7 +101,7 @@ func (t *Trace) step(h Handler) {
 	h.Turn(t.turn * Turn)
 	t.turn++
 	list := &t.ring[(t.turn-1)&int64(len(t.ring)-1)]
-	for *list != 0 { // a beat may add the end of its connection to this turn
+	for *list != 0 { // a heartbeat may add the end of its connection to this turn
 		slot := *list - 1
 		*list = t.conns[slot].next
 		t.event(h, slot)

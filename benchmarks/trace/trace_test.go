@@ -213,7 +213,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	tr := New(small())
-	assert.ErrorIs(t, tr.Run(ctx, nil), context.Canceled, "before the first call of the handler")
+	assert.ErrorIs(t, tr.Run(ctx, nil), context.Canceled, "before the first event")
 }
 
 func TestValidateNamesTheFieldAndItsRange(t *testing.T) {

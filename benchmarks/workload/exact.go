@@ -13,7 +13,7 @@ import (
 // its deadline, and two are left alone.
 const (
 	exactFirst     = 300 * time.Millisecond
-	exactMargin    = 2 * time.Millisecond   // a Stop comes this close to the deadline
+	exactMargin    = 2 * time.Millisecond   // Stop comes this close to the deadline
 	exactResetLead = 150 * time.Millisecond // a Reset comes this early
 	exactResetBy   = 300 * time.Millisecond // argument of Reset
 )
@@ -30,7 +30,7 @@ type exactTimer[H any] struct {
 	resetLate bool          // Reset returned after the old deadline: either may be right
 }
 
-// exact counts timers that run early, are lost, run twice, or run after a Stop that returned true.
+// exact counts timers that run early, are lost, run twice, or run although Stop returned true.
 func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 	over := cmp.Or(p.Over, time.Second)
 	all := make([]exactTimer[H], p.Pending)

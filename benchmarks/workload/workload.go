@@ -122,15 +122,15 @@ var All = []Workload{
 		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
 	{Name: "BusyBlocked", Description: "on busy processors, lateness of a quick callback that is due right after others, which block until it has run",
 		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
-	{Name: "BusyStream", Description: "on busy processors, lateness of 10,000 callbacks a second, which sleep for 5 ms each",
+	{Name: "BusyStream", Description: "on busy processors, lateness of 10,000 callbacks per second, which sleep for 5 ms each",
 		Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, lacks: lacksFunctions},
-	{Name: "BusySpread", Description: "on busy processors, lateness of 100,000 quick callbacks a second",
+	{Name: "BusySpread", Description: "on busy processors, lateness of 100,000 quick callbacks per second",
 		Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, lacks: lacksClock},
-	{Name: "BusyReschedule", Description: "on busy processors, a reset every 200 µs while 250,000 timers a second expire",
+	{Name: "BusyReschedule", Description: "on busy processors, a reset every 200 µs while 250,000 timers per second expire",
 		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksClockOr(lacksReset)},
-	{Name: "BusyRearm", Description: "on busy processors, a stop and an add every 200 µs while 250,000 timers a second expire",
+	{Name: "BusyRearm", Description: "on busy processors, stopping and adding a timer every 200 µs while 250,000 timers per second expire",
 		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksClockOr(lacksStop)},
-	{Name: "BusyCallers", Description: "on busy processors, 16 goroutines that stop and add every 200 µs while a million timers a second expire",
+	{Name: "BusyCallers", Description: "on busy processors, 16 goroutines that stop and add every 200 µs while a million timers per second expire",
 		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, lacks: lacksClockOr(lacksStop)},
 	{Name: "Exact", Description: "timers due over a second, half of which are stopped or reset",
 		Sizes: []int{100 * k}, Quick: []int{10 * k}, lacks: lacksClock},
@@ -159,7 +159,7 @@ func lacksCall(support impl.Support, call string) string {
 	case impl.MayDeadlock:
 		return "may deadlock in " + call
 	case impl.MayDrop:
-		return "may drop a " + call + " when it is busy, without reporting it"
+		return "may drop a call to " + call + " when it is busy, without reporting it"
 	default:
 		return ""
 	}

@@ -36,8 +36,8 @@ func collisionByStacks(addresses []uintptr, goroutines, shards, rounds int) floa
 	return float64(collided) / float64(rounds*goroutines)
 }
 
-// home returns the first shard of a goroutine by its stack address. Hash and table are those of
-// engine.pick in the root package, before the goroutine has moved on to another shard.
+// home returns the first shard of a goroutine by its stack address. Hash and table are as in
+// engine.pick of the root package, before the goroutine has moved on to another shard.
 func home(address uintptr, shards int) int {
 	h := uint64(address>>10) * 0x9E3779B97F4A7C15
 	return int(h>>54) % shards

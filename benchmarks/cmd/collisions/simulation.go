@@ -4,10 +4,10 @@ import "math/rand/v2"
 
 // scenario is a number of processors that add a timer and stop it, in turn, without pause. An add
 // tries the lock of its home shard. If that lock is taken, the add takes the lock of the next shard
-// and waits for it if necessary. A stop waits for the lock of the shard that the add used.
+// and waits for it if necessary. Stop waits for the lock of the shard that the add used.
 //
 // The model is an earlier engine. In the present one an add tries the locks of all shards before it
-// waits, and a stop takes no lock.
+// waits, and Stop takes no lock.
 type scenario struct {
 	procs, shards int
 	held          float64 // share of a processor's time for which it holds a lock, if it never waits

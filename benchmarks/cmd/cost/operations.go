@@ -80,8 +80,7 @@ func opRescheduleEarlier(t timingwheel.Timer) bool { return t.Reschedule(50 * ti
 //go:noinline
 func opClock(base time.Time) time.Duration { return time.Since(base) }
 
-// draw only draws a random number. Its time is contained in that of every operation on a random
-// timer.
+// draw only draws a random number. Every operation on a random timer contains its time.
 func (p *population) draw() { p.sum += p.below(cap(p.timers)) }
 
 func (p *population) clock() { p.elapsed = opClock(p.born) }

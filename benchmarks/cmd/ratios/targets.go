@@ -15,7 +15,7 @@ var (
 	absolute   = comparison{name: "absolute"}   // the figure alone, at most the bound
 )
 
-// ratioPlus accepts a figure of at most bound * baseline + plus. The unit of plus is that of the
+// ratioPlus accepts a figure of at most bound * baseline + plus. Plus has the unit of the
 // figure. It is for baselines that may be so small that a ratio alone is meaningless.
 func ratioPlus(plus float64) comparison { return comparison{"ratioPlus", plus} }
 

@@ -15,7 +15,7 @@ import (
 type figures struct {
 	*results.Measurements
 	outcomes []results.Outcome
-	subjects []workload.Subject // those of the measurements and outcomes
+	subjects []workload.Subject // of the measurements and outcomes
 }
 
 func newFigures(m *results.Measurements, outcomes []results.Outcome) *figures {

@@ -99,7 +99,7 @@ func floor(f *figures) string {
 	text += "."
 	for _, p := range floorLine(f).points {
 		if p.x > 1 {
-			text += fmt.Sprintf(" On %.0f processors at once the floor takes %s: the machine itself has %.1f times the throughput.",
+			text += fmt.Sprintf(" On %.0f processors together the floor takes %s: the machine itself has %.1f times the throughput.",
 				p.x, seconds(p.y), least/p.y)
 		}
 	}

@@ -171,7 +171,7 @@ func TestEveryWorkloadHasColumnsAndEverySubjectAStyle(t *testing.T) {
 	for _, s := range workload.Subjects {
 		style, known := lineStyles[s.Name]
 		assert.True(t, known, s.Name)
-		assert.Empty(t, seen[style.colour], "the colour of %s is also that of another implementation", s.Name)
+		assert.Empty(t, seen[style.colour], "%s has the colour of another implementation", s.Name)
 		seen[style.colour] = s.Name
 	}
 }

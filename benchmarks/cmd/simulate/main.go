@@ -92,7 +92,7 @@ func run(ctx context.Context, cfg config, show display) (outcome, error) {
 	return out, nil
 }
 
-// add appends a result. A trace that differs from that of the first result is a fault.
+// add appends a result. A trace that differs from the first result's is a fault.
 func (o *outcome) add(r simulation.Result) {
 	if len(o.results) > 0 && r.Counts.Sum != o.results[0].Counts.Sum {
 		r.Verdict.Faults = append(r.Verdict.Faults, fmt.Sprintf("different trace: checksum %x, not %x", r.Counts.Sum, o.results[0].Counts.Sum))

@@ -26,7 +26,7 @@ func (o outcome) print(w io.Writer, cfg config) {
 
 func (o outcome) printTrace(w io.Writer, cfg config) {
 	t, n := cfg.trace, o.results[0].Counts
-	fmt.Fprintf(w, "%s connections arrived in %v (seed %d). Median lifetime %v (sigma %v), a beat every %v ± %v%%, idle timeout %v.\n",
+	fmt.Fprintf(w, "%s connections arrived in %v (seed %d). Median lifetime %v (sigma %v), heartbeats every %v ± %v%%, idle timeout %v.\n",
 		comma(n.Arrived), t.For, t.Seed, t.Median, t.Sigma, t.Beat, t.Jitter*percent, cfg.timeout)
 	fmt.Fprintf(w, "%s beats; %s closed, %s fell silent, %s are live. The trace alone takes %v of CPU time.\n\n",
 		comma(n.Beats), comma(n.Left), comma(n.Silent), comma(n.Live), o.traceOnly.Round(time.Millisecond))
@@ -54,8 +54,8 @@ func (o outcome) printTable(w io.Writer, cfg config) {
 	}
 }
 
-// row returns the row of one choice. A call is an add, a reset or a stop. The time of the calls
-// excludes that of the trace alone.
+// row returns the row of one choice. A call adds, resets or stops a timer. The time of the calls
+// excludes the time of the trace alone.
 func (o outcome) row(r simulation.Result) table.Row {
 	c, n, seconds := r.Choice, r.Counts, r.For.Seconds()
 	moved := func(of int) string {
