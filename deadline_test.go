@@ -149,36 +149,6 @@ func TestPlanAfterARunOfDaysUsesTheFinestLevel(t *testing.T) {
 	}
 }
 
-// Callbacks start in the tick of their deadline, however distant it is: cascading loses no
-// precision.
-func TestDistantTimersFireInTheirTick(t *testing.T) {
-	for _, opts := range shapes {
-		t.Run(optionName(opts), func(t *testing.T) {
-			bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
-				start, tick := time.Now(), tickOf(opts)
-				const n = 500
-				var ran atomic.Int32
-				for i := range n {
-					d := rand.N([]time.Duration{time.Minute, time.Hour, day, 30 * day, oneYear, 100 * oneYear}[i%6])
-					tw.AfterFunc(d, func() {
-						ran.Add(1)
-						at := time.Since(start)
-						assert.GreaterOrEqual(t, at, d, "fired early")
-						assert.Less(t, at-d, tick, "fired late")
-						assert.Zero(t, at%tick, "did not fire at a tick")
-					})
-				}
-				pass(101 * oneYear)
-				assert.EqualValues(t, n, ran.Load())
-				assert.Zero(t, tw.Len())
-				verifyShards(t, tw.engine)
-				st := tw.Stats()
-				assert.LessOrEqual(t, st.Lateness.Max, tick)
-			})
-		})
-	}
-}
-
 // After idle days, a short timer is as precise as any other and costs one wake-up.
 func TestShortTimerAfterIdleDaysCostsOneWakeup(t *testing.T) {
 	for _, opts := range shapes {

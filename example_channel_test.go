@@ -61,9 +61,12 @@ func ExampleTimingWheel_NewChannelTimer() {
 // returns true.
 func ExampleChannelTimer_Stop() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 	received, waiting := tw.NewChannelTimer(time.Second), tw.NewChannelTimer(time.Second)
-	pass(time.Second)
+	tw.Advance(start.Add(time.Second))
 
 	fmt.Println((<-received.C).Sub(start))
 	fmt.Println(received.Stop(), waiting.Stop())
@@ -82,7 +85,10 @@ func ExampleChannelTimer_Stop() {
 // A ticker keeps its phase even if a tick is late.
 func ExampleTimingWheel_NewTicker() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, _ := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 	ticker := tw.NewTicker(time.Minute)
 	defer ticker.Stop()
 
@@ -99,20 +105,23 @@ func ExampleTimingWheel_NewTicker() {
 // Reset changes the period and restarts a ticker that was stopped.
 func ExampleTicker() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 	ticker := tw.NewTicker(time.Minute)
 
-	pass(time.Minute)
+	tw.Advance(start.Add(time.Minute))
 	fmt.Println((<-ticker.C).Sub(start))
 	ticker.Stop()
-	fmt.Println("ran while the ticker was stopped:", pass(time.Hour))
+	fmt.Println("ran while the ticker was stopped:", tw.Advance(start.Add(time.Hour)))
 	ticker.Reset(time.Second)
-	pass(time.Second)
+	tw.Advance(start.Add(time.Hour + time.Second))
 	fmt.Println((<-ticker.C).Sub(start))
 	// Output:
 	// 1m0s
 	// ran while the ticker was stopped: 0
-	// 1h1m1s
+	// 1h0m1s
 }
 
 // The ticker of a loop is stopped when the loop is left.

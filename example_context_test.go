@@ -52,13 +52,16 @@ func ExampleTimingWheel_WithTimeoutCause() {
 
 func ExampleTimingWheel_WithDeadline() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 	ctx, cancel := tw.WithDeadline(context.Background(), start.Add(time.Hour))
 	defer cancel()
 
-	pass(time.Hour - 1)
+	tw.Advance(start.Add(time.Hour - 1))
 	fmt.Println(ctx.Err())
-	pass(1)
+	tw.Advance(start.Add(time.Hour))
 	fmt.Println(ctx.Err())
 	// Output:
 	// <nil>

@@ -14,13 +14,16 @@ import (
 // of them and can wait until all have ended.
 func ExampleExecutor() {
 	var running sync.WaitGroup
-	tw, pass := newManual(timingwheel.Options{Executor: &running})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Executor: &running})
+	if err != nil {
+		panic(err)
+	}
 
 	var sum atomic.Int64
 	for i := range 5 {
 		tw.AfterFunc(time.Second, func() { sum.Add(int64(i)) })
 	}
-	fmt.Println("handed over:", pass(time.Second))
+	fmt.Println("handed over:", tw.Advance(tw.Now().Add(time.Second)))
 	running.Wait()
 	fmt.Println("sum:", sum.Load())
 	// Output:
@@ -53,12 +56,15 @@ func ExampleExecutor_inline() {
 
 // Goroutines starts a goroutine for each callback, so callbacks may wait for each other.
 func ExampleExecutor_goroutines() {
-	tw, pass := newManual(timingwheel.Options{Executor: timingwheel.Goroutines})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Executor: timingwheel.Goroutines})
+	if err != nil {
+		panic(err)
+	}
 
 	request, reply := make(chan string), make(chan string)
 	tw.AfterFunc(time.Second, func() { request <- "ping" })
 	tw.AfterFunc(time.Second, func() { reply <- <-request + ", pong" })
-	fmt.Println("handed over:", pass(time.Second))
+	fmt.Println("handed over:", tw.Advance(tw.Now().Add(time.Second)))
 	fmt.Println(<-reply)
 	// Output:
 	// handed over: 2
@@ -81,15 +87,19 @@ func (p pool) submit(f func()) error {
 // can be stopped.
 func ExampleExecutorFunc() {
 	workers := make(pool, 10)
-	tw, pass := newManual(timingwheel.Options{Executor: timingwheel.ExecutorFunc(func(f func()) {
+	executor := timingwheel.ExecutorFunc(func(f func()) {
 		if err := workers.submit(f); err != nil {
 			go f()
 		}
-	})})
+	})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Executor: executor})
+	if err != nil {
+		panic(err)
+	}
 	first := tw.AfterFunc(time.Second, func() { fmt.Println("first") })
 	tw.AfterFunc(time.Second, func() { fmt.Println("second") })
 
-	fmt.Println("handed over:", pass(time.Second))
+	fmt.Println("handed over:", tw.Advance(tw.Now().Add(time.Second)))
 	fmt.Println("first stopped:", first.Stop())
 	for range 2 { // a worker of the pool
 		f := <-workers

@@ -8,62 +8,34 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// newLogger returns a logger that writes to standard output and omits attributes that differ from
-// run to run.
-func newLogger() *slog.Logger {
-	varies := []string{slog.TimeKey, "took", "source", "bytes"}
-	return slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if slices.Contains(varies, a.Key) {
-				return slog.Attr{}
-			}
-			return a
-		},
-	}))
-}
-
-// A panic in a callback is logged, and the program goes on.
-func ExampleOptions_onPanic() {
-	logger := newLogger()
-	tw, pass := newManual(timingwheel.Options{
-		OnPanic: func(value any, stack []byte) {
-			logger.Error("panic in a timer", "panic", value, "has_stack", len(stack) > 0)
-		},
-	})
-	tw.AfterFunc(time.Second, func() { panic("out of cheese") })
-	pass(time.Second)
-	fmt.Println("panics:", tw.Stats().Panics)
-	// Output:
-	// level=ERROR msg="panic in a timer" panic="out of cheese" has_stack=true
-	// panics: 1
-}
-
-// Around counts the calls to each function, by name. It defers what it does after run, so that a
-// call which panics counts as well.
+// Around counts the calls to each function, by name. It defers the count, so that a call that
+// panics counts as well.
 func ExampleOptions_around() {
 	calls := map[string]int{}
-	tw, pass := newManual(timingwheel.Options{
+	tw, err := timingwheel.New(timingwheel.Options{
+		Manual: true,
 		Around: func(c timingwheel.Call, run func()) {
 			name := runtime.FuncForPC(c.Func).Name()
-			defer func() { calls[name[strings.LastIndexByte(name, '/')+1:]]++ }()
+			defer func() { calls[name[strings.LastIndexByte(name, '.')+1:]]++ }()
 			run()
 		},
 	})
+	if err != nil {
+		panic(err)
+	}
 	tw.AfterFunc(time.Second, reindex)
 	tw.ScheduleFunc(timingwheel.Every(2*time.Second), purge)
 	for range 5 {
-		pass(time.Second)
+		tw.Advance(tw.Now().Add(time.Second))
 	}
 	fmt.Println(calls)
-	// Output:
-	// map[timingwheel_test.purge:2 timingwheel_test.reindex:1]
+	// Output: map[purge:2 reindex:1]
 }
 
 func reindex() {}
@@ -71,11 +43,14 @@ func reindex() {}
 func purge() {}
 
 func ExampleTimingWheel_Stats() {
-	tw, pass := newManual(timingwheel.Options{})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
 	tw.AfterFunc(time.Second, func() {})
 	tw.AfterFunc(time.Minute, func() {}).Stop()
 	tw.AfterFunc(time.Hour, func() {})
-	pass(1500 * time.Millisecond)
+	tw.Advance(tw.Now().Add(1500 * time.Millisecond))
 
 	st := tw.Stats()
 	fmt.Println("armed:", st.Armed)
@@ -119,10 +94,13 @@ func ExampleHistogram_Bound() {
 // arm is found in the profile of the pending timers.
 func arm(tw *timingwheel.TimingWheel) { tw.AfterFunc(time.Hour, func() {}) }
 
-// The profile is written to a file for go tool pprof. This example looks for the function that has
-// armed the pending timer.
+// A program writes the profile to a file for go tool pprof. This example looks for the function
+// that armed the pending timer.
 func ExampleTimingWheel_WriteProfile() {
-	tw, _ := newManual(timingwheel.Options{ProfileRate: 1}) // every timer
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, ProfileRate: 1}) // every timer
+	if err != nil {
+		panic(err)
+	}
 	arm(tw)
 
 	var file bytes.Buffer
@@ -137,22 +115,32 @@ func ExampleTimingWheel_WriteProfile() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(bytes.Contains(profile, []byte("timingwheel_test.arm")))
+	fmt.Println(bytes.Contains(profile, []byte(".arm")))
 	// Output: true
 }
 
 // A plan logs the figures of its wheel once a minute.
 func ExampleStats_LogValue() {
-	logger := newLogger()
-	tw, pass := newManual(timingwheel.Options{Name: "orders"})
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "bytes" {
+				return slog.Attr{} // differs from run to run
+			}
+			return a
+		},
+	}))
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Name: "orders"})
+	if err != nil {
+		panic(err)
+	}
 	tw.ScheduleFunc(timingwheel.Every(time.Minute), func() { logger.Info("timers", "stats", tw.Stats()) })
 
 	for range 3 {
 		tw.AfterFunc(time.Second, func() {})
 	}
 	tw.AfterFunc(time.Hour, func() {})
-	pass(time.Second)
-	pass(59 * time.Second)
+	tw.Advance(tw.Now().Add(time.Second))
+	tw.Advance(tw.Now().Add(59 * time.Second))
 	// Output:
 	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.levels=2 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
 }

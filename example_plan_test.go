@@ -10,17 +10,20 @@ import (
 // A plan has one handle for all its runs. Missed runs are skipped, and the plan keeps its phase.
 func ExampleTimingWheel_ScheduleFunc() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 
 	plan := tw.ScheduleFunc(timingwheel.Every(10*time.Second), func() {
 		fmt.Println("run at", tw.Now().Format(time.TimeOnly))
 	})
-	pass(10 * time.Second)
-	pass(25 * time.Second) // the run of 12:00:20 is late, and the run of 12:00:30 is missed
-	pass(5 * time.Second)
+	tw.Advance(start.Add(10 * time.Second))
+	tw.Advance(start.Add(35 * time.Second)) // the run of 12:00:20 is late, and the run of 12:00:30 is missed
+	tw.Advance(start.Add(40 * time.Second))
 
 	fmt.Println("stopped:", plan.Stop())
-	pass(time.Hour)
+	tw.Advance(start.Add(time.Hour))
 	// Output:
 	// run at 12:00:10
 	// run at 12:00:35
@@ -48,7 +51,10 @@ func (b *backoff) Next(t time.Time) time.Time {
 // A Scheduler may end the plan and may have state, such as the pause before the next attempt.
 func ExampleScheduler() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, _ := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 
 	tw.ScheduleFunc(&backoff{pause: time.Second, attempts: 4}, func() {
 		fmt.Println("attempt after", tw.Now().Sub(start))
@@ -81,14 +87,17 @@ func ExampleEvery() {
 // even if the run is late.
 func ExampleTimingWheel_ScheduleRun() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 
 	tw.ScheduleRun(timingwheel.Every(time.Hour), func(r *timingwheel.Run) {
 		fmt.Printf("report %d, of %s, made at %s\n", r.N, r.Planned.Format(time.TimeOnly), r.Started.Format(time.TimeOnly))
 	})
-	pass(time.Hour)
-	pass(75 * time.Minute) // the second run is late
-	pass(45 * time.Minute)
+	tw.Advance(start.Add(time.Hour))
+	tw.Advance(start.Add(135 * time.Minute)) // the second run is late
+	tw.Advance(start.Add(3 * time.Hour))
 	// Output:
 	// report 1, of 13:00:00, made at 13:00:00
 	// report 2, of 14:00:00, made at 14:15:00
@@ -97,8 +106,10 @@ func ExampleTimingWheel_ScheduleRun() {
 
 // A run ends its own plan. Stop returns true because another attempt was planned.
 func ExampleRun_Stop() {
-	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
 
 	tw.ScheduleRun(timingwheel.Every(time.Second), func(r *timingwheel.Run) {
 		succeeded := r.N == 3
@@ -107,8 +118,8 @@ func ExampleRun_Stop() {
 			fmt.Println("stopped:", r.Stop())
 		}
 	})
-	for range 10 {
-		pass(time.Second)
+	for next, ok := tw.Next(); ok; next, ok = tw.Next() {
+		tw.Advance(next)
 	}
 	// Output:
 	// attempt 1
@@ -118,10 +129,13 @@ func ExampleRun_Stop() {
 }
 
 // If the next time depends on the result of a run, a FuncTimer is the simplest plan: its function
-// resets it. This timer polls each minute, and each second while there is work.
+// resets it. This timer polls every minute, and every second while there is work.
 func ExampleFuncTimer_Reset() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 
 	work := 3
 	var poll timingwheel.FuncTimer
@@ -134,8 +148,8 @@ func ExampleFuncTimer_Reset() {
 			poll.Reset(time.Minute)
 		}
 	})
-	for range 180 {
-		pass(time.Second)
+	for tw.Now().Sub(start) < 3*time.Minute {
+		tw.Advance(tw.Now().Add(time.Second))
 	}
 	// Output:
 	// 12:01:00 left: 2

@@ -4,21 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
 )
-
-// newManual returns a wheel whose clock stands still until Advance moves it, and a function that
-// lets some time pass. Examples with such a wheel do the same on every machine.
-func newManual(opts timingwheel.Options) (tw *timingwheel.TimingWheel, pass func(d time.Duration) int) {
-	opts.Manual = true
-	tw, err := timingwheel.New(opts)
-	if err != nil {
-		panic(err)
-	}
-	return tw, func(d time.Duration) int { return tw.Advance(tw.Now().Add(d)) }
-}
 
 // A timeout is stopped because the answer comes first.
 func Example() {
@@ -62,28 +54,78 @@ func ExampleNew() {
 	// true
 }
 
-// A field that is zero takes its default.
+// A server whose timeouts are long saves wake-ups by a long tick. At most 100 of its callbacks run
+// concurrently, and a callback that panics does not end the program.
 func ExampleOptions() {
-	tw, err := timingwheel.New(timingwheel.Options{Name: "sessions", Shards: 2})
+	panics := make(chan any)
+	tw, err := timingwheel.New(timingwheel.Options{
+		Name:     "sessions",            // in statistics and profiles
+		Tick:     10 * time.Millisecond, // callbacks run up to 10 ms late
+		Executor: timingwheel.Limit(100),
+		OnPanic:  func(value any, stack []byte) { panics <- value },
+	})
 	if err != nil {
 		panic(err)
 	}
 	defer tw.Stop()
 
+	tw.AfterFunc(20*time.Millisecond, func() { panic("no such session") })
+	fmt.Println("panic:", <-panics)
 	st := tw.Stats()
-	fmt.Println(st.Name, st.Shards, st.Tick)
-	// Output: sessions 2 1ms
+	fmt.Println(st.Name, "tick:", st.Tick, "fired:", st.Fired, "panics:", st.Panics)
+	// Output:
+	// panic: no such session
+	// sessions tick: 10ms fired: 1 panics: 1
 }
 
+// One wheel has all kinds of timers. This wheel is in Manual mode: its clock stands still until
+// Advance sets it, so the example prints the same on every machine. The clock of other wheels runs.
+func ExampleTimingWheel() {
+	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
+	clock := func() string { return tw.Now().Format(time.TimeOnly) }
+
+	answer := tw.AfterFunc(30*time.Second, func() { fmt.Println(clock(), "no answer") })
+	idle := tw.NewFuncTimer(30*time.Second, func() { fmt.Println(clock(), "idle") })
+	pings := tw.ScheduleFunc(timingwheel.Every(20*time.Second), func() { fmt.Println(clock(), "ping") })
+	ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	for second := 10; second <= 60; second += 10 {
+		tw.Advance(start.Add(time.Duration(second) * time.Second))
+		if second == 20 {
+			fmt.Println(clock(), "answered in time:", answer.Stop())
+			idle.Touch() // postpones the timer to 12:00:50
+		}
+	}
+	fmt.Println(clock(), ctx.Err())
+	fmt.Println("stopped:", pings.Stop(), "pending:", tw.Len())
+	// Output:
+	// 12:00:20 ping
+	// 12:00:20 answered in time: true
+	// 12:00:40 ping
+	// 12:00:50 idle
+	// 12:01:00 ping
+	// 12:01:00 context deadline exceeded
+	// stopped: true pending: 0
+}
+
+// Advance runs callbacks that are due, in the order of their deadlines, and returns their number.
 func ExampleTimingWheel_AfterFunc() {
-	tw, pass := newManual(timingwheel.Options{})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
 	tw.AfterFunc(3*time.Second, func() { fmt.Println("after 3 s") })
 	tw.AfterFunc(time.Second, func() { fmt.Println("after 1 s") })
 	tw.AfterFunc(0, func() { fmt.Println("immediately") })
 
 	fmt.Println("pending:", tw.Len())
-	fmt.Println("ran:", pass(2*time.Second))
-	fmt.Println("ran:", pass(2*time.Second))
+	fmt.Println("ran:", tw.Advance(tw.Now().Add(2*time.Second)))
+	fmt.Println("ran:", tw.Advance(tw.Now().Add(2*time.Second)))
 	// Output:
 	// pending: 3
 	// immediately
@@ -95,14 +137,16 @@ func ExampleTimingWheel_AfterFunc() {
 
 func ExampleTimingWheel_AtFunc() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 	report := func() { fmt.Println("report at", tw.Now().Format(time.TimeOnly)) }
 	tw.AtFunc(start.Add(90*time.Minute), report)
-	tw.AtFunc(start.Add(-time.Hour), report) // the time has passed: immediately
+	tw.AtFunc(start.Add(-time.Hour), report) // in the past: due immediately
 
-	for range 4 {
-		pass(30 * time.Minute)
-	}
+	tw.Advance(start.Add(30 * time.Minute))
+	tw.Advance(start.Add(90 * time.Minute))
 	// Output:
 	// report at 12:30:00
 	// report at 13:30:00
@@ -110,14 +154,17 @@ func ExampleTimingWheel_AtFunc() {
 
 // The zero Timer is valid. A field of type Timer needs no flag that tells whether a timer is armed.
 func ExampleTimer() {
-	tw, pass := newManual(timingwheel.Options{})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
 	var timeout timingwheel.Timer
 	fmt.Println("zero Timer stopped:", timeout.Stop())
 
 	timeout = tw.AfterFunc(time.Second, func() { fmt.Println("timeout") })
 	same := timeout
 	fmt.Println("copies are equal:", same == timeout)
-	pass(time.Second)
+	tw.Advance(tw.Now().Add(time.Second))
 	fmt.Println("stopped after it has fired:", same.Stop())
 	// Output:
 	// zero Timer stopped: false
@@ -128,17 +175,20 @@ func ExampleTimer() {
 
 // A connection has an idle timeout, which each message postpones.
 func ExampleTimer_Reschedule() {
-	tw, pass := newManual(timingwheel.Options{})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
 
 	const idle = 30 * time.Second
 	cut := func() { fmt.Println("silent for", idle) }
 	timeout := tw.AfterFunc(idle, cut)
 
 	for range 3 {
-		fmt.Println("20 s pass, expired:", pass(20*time.Second))
+		fmt.Println("20 s pass, expired:", tw.Advance(tw.Now().Add(20*time.Second)))
 		timeout.Reschedule(idle) // a message has arrived
 	}
-	fmt.Println("30 s pass, expired:", pass(30*time.Second))
+	fmt.Println("30 s pass, expired:", tw.Advance(tw.Now().Add(30*time.Second)))
 
 	// Reschedule does not arm a timer that has fired. A new timer takes its place.
 	if !timeout.Reschedule(idle) {
@@ -156,7 +206,10 @@ func ExampleTimer_Reschedule() {
 
 func ExampleTimer_Deadline() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, _ := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 
 	t := tw.AfterFunc(90*time.Minute, func() {})
 	at, pending := t.Deadline()
@@ -175,63 +228,91 @@ func ExampleTimer_Deadline() {
 	// false
 }
 
-// The idle timeout is a field of the connection. Touch postpones it.
+// A document is saved two seconds after the last of several changes. Reset arms the timer, and
+// reports whether it was pending before.
 func ExampleFuncTimer() {
-	tw, pass := newManual(timingwheel.Options{})
-
-	type connection struct{ idle timingwheel.FuncTimer }
-	var c connection
-	c.idle.Init(tw, 30*time.Second, func() { fmt.Println("silent for 30 s") })
-
-	for range 3 {
-		fmt.Println("20 s pass, expired:", pass(20*time.Second))
-		c.idle.Touch() // a message has arrived
+	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
 	}
-	fmt.Println("30 s pass, expired:", pass(30*time.Second))
-	fmt.Println("touched in time:", c.idle.Touch())
+	var save timingwheel.FuncTimer
+	save.InitStopped(tw, func() { fmt.Println("saved at", tw.Now().Format(time.TimeOnly)) })
 
-	c.idle.Reset(time.Minute) // arms the timer again
-	fmt.Println("pending:", tw.Len())
+	for second := 1; second <= 6; second++ {
+		tw.Advance(start.Add(time.Duration(second) * time.Second))
+		if second <= 3 { // a change
+			fmt.Println("unsaved changes before:", save.Reset(2*time.Second))
+		}
+	}
 	// Output:
-	// 20 s pass, expired: 0
-	// 20 s pass, expired: 0
-	// 20 s pass, expired: 0
-	// silent for 30 s
-	// 30 s pass, expired: 1
-	// touched in time: false
-	// pending: 1
+	// unsaved changes before: false
+	// unsaved changes before: true
+	// unsaved changes before: true
+	// saved at 12:00:05
 }
 
-// A connection has no deadline until the first call to Reset.
-func ExampleFuncTimer_InitStopped() {
-	tw, pass := newManual(timingwheel.Options{})
-
-	type connection struct{ deadline timingwheel.FuncTimer }
-	var c connection
-	c.deadline.InitStopped(tw, func() { fmt.Println("deadline has passed") })
-
-	fmt.Println("an hour passes, expired:", pass(time.Hour))
-	c.deadline.Reset(time.Second)
-	fmt.Println("a second passes, expired:", pass(time.Second))
+// The timer is a field of the connection, which saves an allocation. Its function refers to the
+// connection.
+func ExampleFuncTimer_Init() {
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
+	type connection struct {
+		name string
+		idle timingwheel.FuncTimer
+	}
+	conns := make([]connection, 3)
+	for i := range conns {
+		c := &conns[i]
+		c.name = fmt.Sprint("connection ", i)
+		c.idle.Init(tw, time.Duration(i+1)*time.Minute, func() { fmt.Println("close", c.name) })
+	}
+	conns[1].idle.Stop() // the client has closed it
+	fmt.Println("expired:", tw.Advance(tw.Now().Add(time.Hour)))
 	// Output:
-	// an hour passes, expired: 0
-	// deadline has passed
-	// a second passes, expired: 1
+	// close connection 0
+	// close connection 2
+	// expired: 2
+}
+
+// Each message postpones the idle timeout of a connection. Touch reports whether the message was in
+// time. If it was not, Touch does not arm the timer.
+func ExampleFuncTimer_Touch() {
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
+	idle := tw.NewFuncTimer(30*time.Second, func() { fmt.Println("silent for 30 s") })
+	for range 3 {
+		tw.Advance(tw.Now().Add(20 * time.Second))
+		fmt.Println("message in time:", idle.Touch())
+	}
+	tw.Advance(tw.Now().Add(30 * time.Second))
+	fmt.Println("message in time:", idle.Touch())
+	// Output:
+	// message in time: true
+	// message in time: true
+	// message in time: true
+	// silent for 30 s
+	// message in time: false
 }
 
 // The timeout counts from the arrival of a packet, although the packet has waited in a queue.
 func ExampleFuncTimer_TouchFrom() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
-	tw, pass := newManual(timingwheel.Options{Start: start})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+	if err != nil {
+		panic(err)
+	}
 	idle := tw.NewFuncTimer(30*time.Second, func() { fmt.Println("silent at", tw.Now().Format(time.TimeOnly)) })
 
-	pass(20 * time.Second)
+	tw.Advance(start.Add(20 * time.Second))
 	arrived := tw.Now()
-	pass(5 * time.Second) // in the queue
+	tw.Advance(start.Add(25 * time.Second)) // in the queue
 	idle.TouchFrom(arrived)
-	for range 30 {
-		pass(time.Second)
-	}
+	tw.Advance(start.Add(50 * time.Second))
 	// Output: silent at 12:00:50
 }
 
@@ -259,7 +340,10 @@ func ExampleFuncTimer_StopWait() {
 
 // Before a program ends, it performs immediately what its timers would have done later.
 func ExampleTimingWheel_Flush() {
-	tw, _ := newManual(timingwheel.Options{})
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		panic(err)
+	}
 	for _, key := range []string{"a", "b"} {
 		tw.AfterFunc(time.Hour, func() { fmt.Println("write back", key) })
 	}
@@ -288,26 +372,29 @@ func ExampleTimingWheel_Stop() {
 	// zero Timer: true
 }
 
-// Shutdown waits for the callbacks that are running.
+// A program works until a signal arrives. Then Shutdown discards the pending timers and waits for
+// the callbacks that are running, but not forever.
 func ExampleTimingWheel_Shutdown() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
 		panic(err)
 	}
-	started := make(chan struct{})
-	tw.AfterFunc(0, func() {
-		close(started)
+	tw.AfterFunc(time.Hour, func() { fmt.Println("an hour has passed") })
+	tw.AfterFunc(10*time.Millisecond, func() {
+		stop() // ends the context, as a signal does
 		time.Sleep(10 * time.Millisecond)
 		fmt.Println("callback has ended")
 	})
-	<-started
+	<-ctx.Done()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	fmt.Println("shut down:", tw.Shutdown(ctx) == nil)
-	// Output:
-	// callback has ended
-	// shut down: true
+	if err := tw.Shutdown(ctx); err != nil {
+		fmt.Println("callbacks are still running:", err)
+	}
+	// Output: callback has ended
 }
 
 // The process shares the default wheel, so no part of a program can stop it.

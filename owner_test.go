@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // Tests of timers that callers stop and move while the owner of the wheel works.
@@ -64,42 +62,6 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		require.True(t, sh.recordIsFree(timers[1].index))
 		verifyShard(t, sh)
 	})
-}
-
-// Stop takes effect before the entry leaves the bucket: the handle is inert, the callback is
-// released and Len is exact. The record is reused only after the entry has left.
-func TestStoppedPlacedTimerIsInertAtOnce(t *testing.T) {
-	t.Parallel()
-	s, sh := newRecordingWheelAndShard(t, Options{})
-	timers := s.fillPlaced(4*removalGroup, time.Minute)
-	for k, e := range timers[:removalGroup-1] {
-		require.True(t, e.Stop())
-		require.Equal(t, k+1, sh.removals.len())
-		require.Nil(t, *payloadOf[func()](sh, e.index))
-		require.Equal(t, arena.Dead, e.word().Kind())
-		require.False(t, e.Stop())
-		require.False(t, e.Reschedule(time.Second))
-		_, ok := e.Deadline()
-		require.False(t, ok)
-		require.False(t, sh.recordIsFree(e.index))
-	}
-	s.verify()
-	require.Equal(t, 4*removalGroup, sh.placed(), "the entries are still there")
-	for range 3 {
-		require.NotEqual(t, timers[0].index, s.after(time.Hour, "").index)
-	}
-	require.True(t, timers[removalGroup-1].Stop())
-	require.Zero(t, sh.removals.len(), "carried out together")
-	for _, e := range timers[:removalGroup] {
-		require.True(t, sh.recordIsFree(e.index))
-	}
-	s.verify()
-	s.stopAll(timers[removalGroup : removalGroup+5])
-	require.Equal(t, 5, sh.removals.len())
-	require.Equal(t, 3*removalGroup-5+3, s.Len(), "Len is exact and carries the removals out")
-	require.Zero(t, sh.removals.len())
-	s.verify()
-	s.requireInert(timers[:removalGroup+5])
 }
 
 // Few entries are dead at any time, regardless of the number and the order of stopped timers.
