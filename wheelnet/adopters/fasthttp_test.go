@@ -1,9 +1,6 @@
 package adopters
 
 import (
-	"fmt"
-	"log"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,47 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
-
-	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
-
-// A fasthttp server. Only the listener changes. The server sets three deadlines for each request.
-func Example_fasthttp() {
-	tw, err := timingwheel.New(timingwheel.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tw.Stop()
-
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server := &fasthttp.Server{
-		Handler:      func(ctx *fasthttp.RequestCtx) { ctx.WriteString("hello") },
-		ReadTimeout:  100 * time.Millisecond,
-		WriteTimeout: time.Second,
-		IdleTimeout:  100 * time.Millisecond,
-	}
-	go server.Serve(wheelnet.Listener(l, tw)) // instead of server.Serve(l)
-	defer server.Shutdown()
-
-	status, body, err := fasthttp.Get(nil, "http://"+l.Addr().String())
-	fmt.Println("client:", status, string(body), err)
-
-	silent, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer silent.Close()
-	response := make([]byte, 100)
-	n, err := silent.Read(response)
-	fmt.Printf("silent peer: %.28s %v\n", response[:n], err)
-	// Output:
-	// client: 200 hello <nil>
-	// silent peer: HTTP/1.1 408 Request Timeout <nil>
-}
 
 // connectionErrors is a logger that receives the errors that end connections.
 type connectionErrors chan error

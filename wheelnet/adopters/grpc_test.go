@@ -2,9 +2,7 @@ package adopters
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"log"
 	"net"
 	"sync"
 	"testing"
@@ -23,56 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-
-	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
-
-// A gRPC server and client. Only the listener and the dialer change. There is little to gain: gRPC
-// sets one deadline for each connection, for the handshake, and its other timeouts are timers.
-// There is also a cost: gRPC pools read buffers and sets TCP_USER_TIMEOUT only if the connection is
-// a *net.TCPConn. So each idle connection keeps its read buffer of 32 KiB. To set TCP_USER_TIMEOUT,
-// use the Control functions of net.ListenConfig and net.Dialer.
-func Example_grpc() {
-	tw, err := timingwheel.New(timingwheel.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tw.Stop()
-
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.ConnectionTimeout(100 * time.Millisecond))
-	healthpb.RegisterHealthServer(server, health.NewServer())
-	go server.Serve(wheelnet.Listener(l, tw)) // instead of server.Serve(l)
-	defer server.Stop()
-
-	dialer := &wheelnet.Dialer{Wheel: tw}
-	client, err := grpc.NewClient("passthrough:"+l.Addr().String(),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
-		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	response, err := healthpb.NewHealthClient(client).Check(context.Background(), new(healthpb.HealthCheckRequest))
-	fmt.Println("client:", response.GetStatus(), err)
-
-	silent, err := dialer.Dial("tcp", l.Addr().String())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer silent.Close()
-	_, err = io.Copy(io.Discard, silent)
-	fmt.Println("silent peer is cut:", err)
-	// Output:
-	// client: SERVING <nil>
-	// silent peer is cut: <nil>
-}
 
 // serveGRPC runs a server of the health service on l until the end of the test.
 func serveGRPC(t testing.TB, tr transport, l net.Listener, options ...grpc.ServerOption) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -19,56 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
-
-// A net/http server and client. Only the listener and the dialer change. The server sets several
-// deadlines for each request. The client gains nothing: http.Client.Timeout and the timeouts of
-// http.Transport are timers, so the client sets no deadlines of its own.
-func Example_http() {
-	tw, err := timingwheel.New(timingwheel.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tw.Stop()
-
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server := &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") }),
-		ReadHeaderTimeout: 100 * time.Millisecond,
-		ReadTimeout:       time.Second,
-		WriteTimeout:      time.Second,
-		IdleTimeout:       time.Minute,
-	}
-	go server.Serve(wheelnet.Listener(l, tw)) // instead of server.Serve(l)
-	defer server.Close()
-
-	dialer := &wheelnet.Dialer{Wheel: tw} // instead of &net.Dialer{}
-	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}, Timeout: time.Minute}
-	response, err := client.Get("http://" + l.Addr().String())
-	if err != nil {
-		log.Fatal(err)
-	}
-	body, err := io.ReadAll(response.Body)
-	response.Body.Close()
-	fmt.Println("client:", string(body), err)
-
-	silent, err := dialer.Dial("tcp", l.Addr().String())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer silent.Close()
-	_, err = silent.Read(make([]byte, 1))
-	fmt.Println("silent peer:", err)
-	// Output:
-	// client: hello <nil>
-	// silent peer: EOF
-}
 
 // serveHTTP runs a server until the end of the test and returns its address.
 func serveHTTP(t testing.TB, tr transport, server *http.Server) string {

@@ -3,7 +3,6 @@ package adopters
 import (
 	"context"
 	"fmt"
-	"log"
 	"net"
 	"strings"
 	"sync"
@@ -16,54 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
-
-// A PostgreSQL client. Only the dialer changes. For a pgxpool, set Config.ConnConfig.DialFunc. The
-// dialer gains little, because pgx sets a deadline only when a context ends. The timers of those
-// contexts can be on the wheel: use TimingWheel.WithTimeout.
-func Example_pgx() {
-	postgres, err := newPostgres() // in place of a PostgreSQL server
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer postgres.close()
-
-	tw, err := timingwheel.New(timingwheel.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tw.Stop()
-
-	config, err := pgx.ParseConfig(postgres.url())
-	if err != nil {
-		log.Fatal(err)
-	}
-	dialer := &wheelnet.Dialer{Dialer: net.Dialer{KeepAlive: 5 * time.Minute}, Wheel: tw}
-	config.DialFunc = dialer.DialContext
-	conn, err := pgx.ConnectConfig(context.Background(), config)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-
-	ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var answer int
-	err = conn.QueryRow(ctx, "select 42").Scan(&answer)
-	fmt.Println(answer, err)
-
-	ctx, cancel = tw.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	_, err = conn.Exec(ctx, "select pg_sleep(3600)")
-	fmt.Println("silent server: timeout is", pgconn.Timeout(err))
-	<-conn.PgConn().CleanupDone() // wait for the cancel request
-	// Output:
-	// 42 <nil>
-	// silent server: timeout is true
-}
 
 // postgres is a minimal PostgreSQL server. It answers 42 to each query, but never answers pg_sleep,
 // even if the client cancels the query.

@@ -3,8 +3,6 @@ package adopters
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -15,57 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
-
-// A Redis client. Only the dialer changes. The client sets a deadline before it writes a command
-// and another before it reads the reply. Both are times without a monotonic reading, so wheelnet
-// reads the clock for each, as package net does. For TLS, wrap the connection in tls.Client.
-func Example_redis() {
-	redisServer, err := miniredis.Run() // in place of a Redis server
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer redisServer.Close()
-
-	tw, err := timingwheel.New(timingwheel.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tw.Stop()
-
-	dialer := &wheelnet.Dialer{Dialer: net.Dialer{Timeout: 5 * time.Second}, Wheel: tw}
-	client := redis.NewClient(&redis.Options{
-		Addr:         redisServer.Addr(),
-		Dialer:       dialer.DialContext,
-		ReadTimeout:  time.Second,
-		WriteTimeout: time.Second,
-	})
-	defer client.Close()
-	reply, err := client.Echo(context.Background(), "hello").Result()
-	fmt.Println(reply, err)
-
-	silent, err := net.Listen("tcp", "localhost:0") // never answers
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer silent.Close()
-	lost := redis.NewClient(&redis.Options{
-		Addr:        silent.Addr().String(),
-		Dialer:      dialer.DialContext,
-		ReadTimeout: 100 * time.Millisecond,
-		MaxRetries:  -1,
-	})
-	defer lost.Close()
-	_, err = lost.Echo(context.Background(), "hello").Result()
-	var ne net.Error
-	fmt.Println("silent server: timeout is", errors.As(err, &ne) && ne.Timeout())
-	// Output:
-	// hello <nil>
-	// silent server: timeout is true
-}
 
 // newRedis starts a server. It does not reply to the command SILENT until the end of the test, and
 // reads nothing more from a connection that has sent it.
