@@ -1,8 +1,10 @@
 package wheelnet_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -41,6 +43,54 @@ func ExampleListener() {
 	_, err = c.Read(make([]byte, 64))
 	fmt.Println("timed out:", errors.Is(err, os.ErrDeadlineExceeded))
 	// Output: timed out: true
+}
+
+// An HTTP server keeps its deadlines on a wheel. Here it closes a connection whose request does not
+// arrive in time. When the program ends, the server stops before the wheel.
+func ExampleListener_httpServer() {
+	tw, err := timingwheel.New(timingwheel.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer tw.Stop()
+	l, err := net.Listen("tcp", "localhost:0") // a program uses a fixed port
+	if err != nil {
+		panic(err)
+	}
+	server := http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }),
+		ReadHeaderTimeout: 50 * time.Millisecond,
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       time.Minute,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(wheelnet.Listener(l, tw)) }() // instead of server.Serve(l)
+
+	response, err := http.Get("http://" + l.Addr().String())
+	if err != nil {
+		panic(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	fmt.Println(string(body), err)
+
+	silent, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		panic(err)
+	}
+	defer silent.Close()
+	_, err = silent.Read(make([]byte, 1))
+	fmt.Println("silent client:", err)
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	fmt.Println("shut down:", server.Shutdown(ctx))
+	fmt.Println(<-served)
+	// Output:
+	// hello <nil>
+	// silent client: EOF
+	// shut down: <nil>
+	// http: Server closed
 }
 
 // An HTTP client whose connections use the default wheel.
