@@ -24,9 +24,6 @@ var errIdle = errors.New("httpserver: no byte of the request or the answer was t
 // the answer fail, and the connection closes when the handler returns. A handler that computes for
 // d is aborted too, so idle is for requests that are limited by the connection of the client, and
 // deadline for the others. They can be combined.
-//
-// The timer is a field and needs no allocation. Each read and write touches it, which costs a clock
-// reading and an atomic operation, for any number of requests.
 func idle(tw *timingwheel.TimingWheel, d time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -56,10 +53,7 @@ type transfer struct {
 	idle  bool // the timer fired before that
 }
 
-var (
-	_ http.Flusher  = (*transfer)(nil)
-	_ http.Hijacker = (*transfer)(nil)
-)
+var _, _ = http.Flusher((*transfer)(nil)), http.Hijacker((*transfer)(nil))
 
 // cut is the callback of the timer. A read or write of the handler in progress fails.
 func (t *transfer) cut() {

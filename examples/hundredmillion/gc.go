@@ -44,8 +44,7 @@ func (w *gcWatch) since() (p pauses) {
 func collectGarbage() (took time.Duration, heap uint64) {
 	start := time.Now()
 	runtime.GC()
-	took = time.Since(start)
-	return took, readMetric("/memory/classes/heap/objects:bytes")
+	return time.Since(start), readMetric("/memory/classes/heap/objects:bytes")
 }
 
 // gcTime returns the CPU time of the garbage collector until the last collection.

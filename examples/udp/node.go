@@ -58,9 +58,7 @@ func (n *node) open(f flow, ended func(error)) (*sender, error) {
 	return s, nil
 }
 
-func (n *node) outTo(f flow) func(packet) {
-	return func(p packet) { n.send(f.peer, p.bytes()) }
-}
+func (n *node) outTo(f flow) func(packet) { return func(p packet) { n.send(f.peer, p.bytes()) } }
 
 // receive handles a packet from a peer. It ignores malformed packets.
 func (n *node) receive(from netip.AddrPort, b []byte) {

@@ -52,7 +52,7 @@ func webSocket(ctx context.Context, args []string, stdout, stderr io.Writer) int
 		Flags: []cli.Flag{
 			option.Count("clients", &cfg.clients, 1, 1000, "connect `n` clients of each kind"),
 			option.Duration("ping", &cfg.ping, 10*time.Millisecond, time.Minute, "ping each client every `time`"),
-			option.Duration("timeout", &cfg.timeout, 20*time.Millisecond, time.Hour, "close connections that are silent for this `time`"),
+			option.Duration("timeout", &cfg.timeout, 20*time.Millisecond, time.Hour, "close connections that are silent for this `time` and another quarter of it"),
 			option.Duration("for", &cfg.length, 60*time.Millisecond, 24*time.Hour, "let the clients leave after this `time`"),
 		},
 	}
@@ -81,7 +81,7 @@ func run(ctx context.Context, cfg config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "a ping every %v; closed after %v without a frame; the clients leave after %v\n", cfg.ping, cfg.timeout, cfg.length)
+	fmt.Fprintf(w, "a ping every %v; closed after %v without a frame; the clients leave after %v\n", cfg.ping, cfg.timeout+cfg.timeout/4, cfg.length)
 	rows := figures.Table(w, 2, 4, "clients", "silent after", "closed by server after", "left after")
 	for _, c := range clients {
 		row := table.Row{c.kind.String(), "", "", ""}

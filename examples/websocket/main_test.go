@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -62,7 +63,8 @@ func relay(from, to net.Conn) {
 	}
 }
 
-// A silent client is closed when the timeout has passed since its last pong, exactly up to a tick.
+// A silent client is closed when the timeout and a quarter of it have passed since its last pong,
+// exactly up to a tick.
 // The other clients stay.
 func TestServerClosesOnlySilentClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,9 +81,9 @@ func TestServerClosesOnlySilentClients(t *testing.T) {
 				continue
 			}
 			assert.True(t, c.closed)
-			lastPong := c.speak.Truncate(cfg.ping)
-			assert.GreaterOrEqual(t, c.open, lastPong+cfg.timeout)
-			assert.LessOrEqual(t, c.open, lastPong+cfg.timeout+2*tick, "the ping and the timeout are each up to a tick late")
+			closed := c.speak.Truncate(cfg.ping) + cfg.timeout + cfg.timeout/4
+			assert.GreaterOrEqual(t, c.open, closed)
+			assert.LessOrEqual(t, c.open, closed+3*tick, "the ping and both timers are each up to a tick late")
 		}
 	})
 }
@@ -95,6 +97,36 @@ func TestServerPings(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, clients[listening].closed)
 	})
+}
+
+// When the process runs again after a stall, the timeout has passed and a frame waits in the
+// socket. The server answers it, and the timeout begins again.
+func TestServerKeepsConnectionWhoseFrameWaits(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Minute
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	require.NoError(t, err)
+	defer tw.Stop()
+	start := tw.Now()
+	s := httptest.NewServer(&server{wheel: tw, ping: time.Hour, timeout: timeout})
+	defer s.Close()
+	conn, _, err := websocket.Dial(t.Context(), s.URL, nil)
+	require.NoError(t, err)
+	defer conn.CloseNow()
+	require.Eventually(t, func() bool { return tw.Len() == 2 }, timeout, time.Millisecond)
+
+	for stall := range time.Duration(3) {
+		require.Equal(t, 1, tw.Advance(start.Add((stall+1)*timeout)))
+		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("hello")))
+		_, echo, err := conn.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(echo))
+	}
+	require.Zero(t, tw.Advance(start.Add(4*timeout-time.Millisecond)))
+	require.Equal(t, 1, tw.Advance(start.Add(4*timeout)))
+	require.Equal(t, 1, tw.Advance(start.Add(4*timeout+timeout/4)))
+	_, _, err = conn.Read(t.Context())
+	require.Error(t, err)
 }
 
 func TestServerRefusesOtherRequests(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 )
 
 // server is a WebSocket server that echoes messages. It pings each client, and closes connections
-// over which no frame arrives for a timeout. A client that answers pings stays connected, even if
-// it sends no messages.
+// over which no frame, such as a pong, arrives for a timeout and another quarter of it.
 type server struct {
 	wheel   *timingwheel.TimingWheel
 	ping    time.Duration // from one ping to the next
@@ -22,18 +21,28 @@ type server struct {
 // ServeHTTP implements [http.Handler]. It returns when the connection has ended.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	var idle timingwheel.FuncTimer
+	var idle, last timingwheel.FuncTimer // last is armed while idle is not
+	touch := func() {
+		if !idle.Touch() {
+			idle.StopWait(context.Background()) // its function may be about to arm last
+			last.Stop()
+			idle.Reset(s.timeout)
+		}
+	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		OnPingReceived: func(context.Context, []byte) bool { idle.Touch(); return true },
-		OnPongReceived: func(context.Context, []byte) { idle.Touch() },
+		OnPingReceived: func(context.Context, []byte) bool { touch(); return true },
+		OnPongReceived: func(context.Context, []byte) { touch() },
 	})
 	if err != nil {
 		return // Accept has answered the request
 	}
 	defer conn.CloseNow()
+	// After a stall of the process, a frame may wait in the socket, so idle closes nothing yet.
 	// Close would wait for an answer of the client.
-	idle.Init(s.wheel, s.timeout, func() { conn.CloseNow() })
-	defer idle.Stop()
+	last.InitStopped(s.wheel, func() { conn.CloseNow() })
+	defer last.Stop()
+	idle.Init(s.wheel, s.timeout, func() { last.Reset(s.timeout / 4) })
+	defer idle.StopWait(context.Background())
 	// Ping waits for the pong or the end of the connection. Meanwhile the plan skips runs.
 	pings := s.wheel.ScheduleFunc(timingwheel.Every(s.ping), func() { conn.Ping(ctx) })
 	defer pings.Stop()
@@ -42,7 +51,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
-		idle.Touch()
+		touch()
 		if conn.Write(ctx, kind, message) != nil {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,17 +13,18 @@ import (
 )
 
 // GRPCIdleListener returns a listener that closes each accepted connection over which no byte
-// arrives for the timeout. It panics if timeout is not positive. The clients must send bytes more
-// often than that: requests, or the pings of keepalive.ClientParameters with PermitWithoutStream.
-// The server accepts these pings only with a keepalive.EnforcementPolicy.
+// arrives for the timeout. After a stall of the process, bytes may wait in the socket although the
+// timeout has passed, so gRPC has another quarter of the timeout to read them. GRPCIdleListener
+// panics if timeout is not positive. The clients must send bytes more often than that: requests, or
+// the pings of keepalive.ClientParameters with PermitWithoutStream. The server accepts these pings
+// only with a keepalive.EnforcementPolicy.
 //
 // In most programs the options of gRPC are the better choice. MaxConnectionIdle of
-// keepalive.ServerParameters closes connections without calls, and lets a call complete that begins
-// at the same time. Time and Timeout ping silent clients instead of expecting bytes. The listener
-// is for a server that must not send pings.
+// keepalive.ServerParameters closes connections without calls, and lets calls complete. Time and
+// Timeout ping silent clients. The listener is for a server that must not send pings.
 //
-// Calls that are in flight on a closed connection fail with code Unavailable. As the connections
-// are not of type *net.TCPConn, gRPC sets no TCP_USER_TIMEOUT and pools no read buffers.
+// Calls that are in flight on a closed connection fail with code Unavailable. gRPC sets no
+// TCP_USER_TIMEOUT and pools no read buffers, because no connection is a *net.TCPConn.
 func GRPCIdleListener(l net.Listener, tw *timingwheel.TimingWheel, timeout time.Duration) net.Listener {
 	if timeout <= 0 {
 		panic(fmt.Sprintf("adopters: GRPCIdleListener: timeout is %v; it must be positive", timeout))
@@ -41,26 +43,36 @@ func (l *grpcIdleListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &grpcIdleConn{Conn: conn}
-	c.idle.Init(l.wheel, l.timeout, func() { _ = conn.Close() })
+	c := &grpcIdleConn{Conn: conn, timeout: l.timeout}
+	c.last.InitStopped(l.wheel, func() { _ = conn.Close() })
+	c.idle.Init(l.wheel, l.timeout, func() { c.last.Reset(l.timeout / 4) })
 	return c, nil
 }
 
 type grpcIdleConn struct {
 	net.Conn
-	idle timingwheel.FuncTimer
+	timeout    time.Duration
+	idle, last timingwheel.FuncTimer // while idle is armed, last is not
+	closed     atomic.Bool
 }
 
 func (c *grpcIdleConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.idle.Touch()
+	if n > 0 && !c.idle.Touch() && !c.closed.Load() {
+		c.stop()
+		c.idle.Reset(c.timeout)
 	}
 	return n, err
 }
 
+func (c *grpcIdleConn) stop() {
+	_ = c.idle.StopWait(context.Background()) // its function may be about to arm last
+	c.last.Stop()
+}
+
 func (c *grpcIdleConn) Close() error {
-	c.idle.Stop()
+	c.closed.Store(true)
+	c.stop()
 	return c.Conn.Close()
 }
 

@@ -19,11 +19,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// In fake time, the listener cuts a client that sends no bytes, exactly at the timeout. A client
-// that sends pings keeps its connection.
+// In fake time, the listener cuts a client that sends no bytes, exactly after the timeout and a
+// quarter of it. A client that sends pings keeps its connection.
 func TestGRPCIdleListenerCutsOnlySilentClients(t *testing.T) {
 	t.Parallel()
 	const pings, timeout = 10 * time.Second, 25 * time.Second
+	cut := timeout + timeout/4
 	synctest.Test(t, func(t *testing.T) {
 		tw := newWheel(t)
 		inner := bufconn.Listen(1 << 16)
@@ -49,14 +50,42 @@ func TestGRPCIdleListenerCutsOnlySilentClients(t *testing.T) {
 		require.NoError(t, err)
 		start := time.Now()
 		silentInHTTP2(t, silent, http2.ClientPreface)
-		assert.GreaterOrEqual(t, time.Since(start), timeout)
-		assert.LessOrEqual(t, time.Since(start), timeout+tick)
+		assert.GreaterOrEqual(t, time.Since(start), cut)
+		assert.LessOrEqual(t, time.Since(start), cut+tick)
 		require.NoError(t, silent.Close())
 
 		time.Sleep(24 * time.Hour)
 		require.NoError(t, check(), "a client that sends pings was cut")
 		require.Equal(t, 1, tw.Len())
 	})
+}
+
+// When the process runs again after a stall, the timeout has passed and bytes wait in the socket.
+// The server reads them, and the timeout begins again.
+func TestGRPCIdleListenerKeepsConnectionWhoseBytesWait(t *testing.T) {
+	t.Parallel()
+	const timeout = 10 * time.Second
+	tw, now := newManualWheel(t)
+	inner := listen(t)
+	client := dialEcho(t, inner.Addr())
+	server, err := GRPCIdleListener(inner, tw, timeout).Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	buf := make([]byte, 10)
+	for stall := range time.Duration(3) {
+		_, err = client.Write([]byte{1})
+		require.NoError(t, err)
+		require.Equal(t, 1, tw.Advance(now.Add((stall+1)*timeout)))
+		n, err := server.Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	require.Zero(t, tw.Advance(now.Add(4*timeout-tick)))
+	require.Equal(t, 1, tw.Advance(now.Add(4*timeout)))
+	require.Zero(t, tw.Advance(now.Add(4*timeout+timeout/4-tick)))
+	require.Equal(t, 1, tw.Advance(now.Add(4*timeout+timeout/4)))
+	requireClosed(t, client)
+	require.Zero(t, tw.Len())
 }
 
 func TestGRPCIdleListenerLeavesNoTimerOfClosedConnections(t *testing.T) {

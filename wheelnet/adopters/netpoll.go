@@ -15,9 +15,10 @@ import (
 
 // NewNetpollLoop is like [netpoll.NewEventLoop], but its server closes idle connections. The
 // timeout starts when the connection is accepted, and again when a request ends. A connection is
-// not idle while onRequest runs. To limit how long onRequest waits for the rest of a request, use
-// [netpoll.WithReadTimeout]. onConnect may be nil. options must not contain
-// [netpoll.WithOnConnect].
+// not idle while onRequest runs. After a stall of the process, a request may wait in the socket
+// although the timeout has passed, so netpoll has another quarter of the timeout to read it. To
+// limit how long onRequest waits for the rest of a request, use [netpoll.WithReadTimeout].
+// onConnect may be nil. options must not contain [netpoll.WithOnConnect].
 //
 // [netpoll.WithIdleTimeout] is different: it sets TCP keep-alive, which detects a peer whose
 // machine is gone, but not a peer that is silent.
@@ -46,8 +47,9 @@ func withIdleTimeout(
 			ctx = onConnect(ctx, c)
 		}
 		i := &netpollIdle{conn: c}
-		i.timer.Init(tw, timeout, i.expire)
-		_ = c.AddCloseCallback(func(netpoll.Connection) error { i.timer.Stop(); return nil })
+		i.last.InitStopped(tw, i.expire)
+		i.timer.Init(tw, timeout, func() { i.last.Reset(timeout / 4) })
+		_ = c.AddCloseCallback(func(netpoll.Connection) error { i.stop(); return nil })
 		return context.WithValue(ctx, netpollIdleKey{}, i)
 	}
 	request := func(ctx context.Context, c netpoll.Connection) error {
@@ -56,7 +58,10 @@ func withIdleTimeout(
 			return c.Close() // expire is closing it
 		}
 		err := onRequest(ctx, c)
-		i.timer.Reset(timeout)
+		if !i.timer.Touch() {
+			i.stop()
+			i.timer.Reset(timeout)
+		}
 		i.requests.Add(1) // after Reset, see expire
 		return err
 	}
@@ -69,8 +74,8 @@ type netpollIdle struct {
 	// closing. It is odd while a request runs. Requests of one connection do not overlap.
 	requests atomic.Int64
 
-	timer timingwheel.FuncTimer
-	conn  netpoll.Connection
+	timer, last timingwheel.FuncTimer // while timer is armed, last is not
+	conn        netpoll.Connection
 }
 
 // closing is the value of netpollIdle.requests after expire: no later request is served.
@@ -78,16 +83,19 @@ const closing = -1
 
 type netpollIdleKey struct{}
 
+func (i *netpollIdle) stop() {
+	_ = i.timer.StopWait(context.Background()) // its function may be about to arm last
+	i.last.Stop()
+}
+
 // expire runs on a goroutine of the wheel. netpoll allows any goroutine to close a connection. A
 // request that races with expire keeps the connection open: requests is odd while it runs, the
 // timer is armed before requests is even again, and the compare-and-swap fails if a request has
 // begun since expire loaded requests.
 func (i *netpollIdle) expire() {
 	n := i.requests.Load()
-	if n%2 == 1 {
-		return
-	}
-	if _, armed := i.timer.Deadline(); !armed && i.requests.CompareAndSwap(n, closing) {
+	_, armed := i.timer.Deadline()
+	if n%2 == 0 && !armed && i.requests.CompareAndSwap(n, closing) {
 		_ = i.conn.Close()
 	}
 }

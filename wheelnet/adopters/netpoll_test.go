@@ -49,7 +49,7 @@ func runNetpoll(t testing.TB, loop netpoll.EventLoop) net.Addr {
 func startNetpoll(t *testing.T, s *idleServer) {
 	loop, err := NewNetpollLoop(s.wheel, s.timeout, nil, netpollEcho)
 	require.NoError(t, err)
-	s.address = runNetpoll(t, loop)
+	s.address, s.lastChance = runNetpoll(t, loop), s.timeout/4
 }
 
 func TestNetpollCutsSilentConnections(t *testing.T)   { testSilentIsCut(t, startNetpoll) }
@@ -74,17 +74,19 @@ func TestNetpollCutsNoConnectionDuringRequest(t *testing.T) {
 	go func() { echoed <- echo(c) }()
 	released := <-requests
 	require.Equal(t, 1, tw.Advance(now.Add(timeout)))
-	require.Zero(t, tw.Advance(now.Add(3*timeout)))
+	require.Equal(t, 1, tw.Advance(now.Add(3*timeout)), "the second timer, which fires during the request too")
 	close(released)
 	require.NoError(t, <-echoed)
 	requireLen(t, tw, 1)
 	require.Zero(t, tw.Advance(now.Add(4*timeout-tick)))
 	require.Equal(t, 1, tw.Advance(now.Add(4*timeout)))
+	require.Equal(t, 1, tw.Advance(now.Add(4*timeout+timeout/4)))
 	requireClosed(t, c)
 }
 
 // If expire runs late, it does not close a connection that has served a request since the timer
-// fired. After expire has closed the connection, no request is served.
+// fired. A request that waits in the socket when the timer fires is served, and the timeout begins
+// again. After expire has closed the connection, no request is served.
 func TestNetpollLateExpireCutsOnlySilentConnections(t *testing.T) {
 	const timeout = 10 * time.Second
 	tw, now := newManualWheel(t)
@@ -104,10 +106,17 @@ func TestNetpollLateExpireCutsOnlySilentConnections(t *testing.T) {
 	}
 	require.Zero(t, conn.closed)
 	require.Equal(t, 1, tw.Advance(now.Add(timeout)))
+	require.NoError(t, request(ctx, conn))
+	require.Equal(t, 4, served)
+	require.Zero(t, tw.Advance(now.Add(2*timeout-tick)))
+	require.Equal(t, 1, tw.Advance(now.Add(2*timeout)))
+	require.Zero(t, tw.Advance(now.Add(2*timeout+timeout/4-tick)))
+	require.Zero(t, conn.closed)
+	require.Equal(t, 1, tw.Advance(now.Add(2*timeout+timeout/4)))
 	require.Equal(t, 1, conn.closed)
 	require.NoError(t, request(ctx, conn))
 	require.Equal(t, 2, conn.closed)
-	require.Equal(t, 3, served)
+	require.Equal(t, 4, served)
 	require.Zero(t, tw.Len())
 }
 

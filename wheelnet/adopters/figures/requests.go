@@ -29,20 +29,20 @@ const (
 func printRequests(s settings) error {
 	fmt.Printf("server's CPU time of a request, µs: median of %d rounds of %v, %d connections\n", s.rounds, s.length, s.conns)
 	fmt.Println("            none     net  wheelnet   net/none  wheelnet/none  wheelnet/net")
-	for _, kind := range serverNames() {
+	for _, server := range servers {
 		took := make([][]float64, len(implementations))
 		for round := range s.rounds {
 			for i := range implementations {
 				i = (i + round) % len(implementations) // each round begins with another one
-				micros, err := measure(kind, implementations[i], s)
+				micros, err := measure(server.name, implementations[i], s)
 				if err != nil {
-					return fmt.Errorf("server %s, deadlines %s: %w", kind, implementations[i], err)
+					return fmt.Errorf("server %s, deadlines %s: %w", server.name, implementations[i], err)
 				}
 				took[i] = append(took[i], micros)
 			}
 		}
 		none, std, wheel := median(took[0]), median(took[1]), median(took[2])
-		fmt.Printf("%-9s %6.2f  %6.2f  %8.2f   %8.3f  %13.3f  %12.3f\n", kind, none, std, wheel, std/none, wheel/none, wheel/std)
+		fmt.Printf("%-9s %6.2f  %6.2f  %8.2f   %8.3f  %13.3f  %12.3f\n", server.name, none, std, wheel, std/none, wheel/none, wheel/std)
 	}
 	return nil
 }

@@ -37,13 +37,6 @@ var servers = []struct {
 	{"fasthttp", serveFastHTTP, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"},
 }
 
-func serverNames() (names []string) {
-	for _, s := range servers {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // serve runs a server and prints its address. For each line of its input, serve prints the
 // CPU time of the process in nanoseconds. It returns at the end of its input.
 func serve(name, impl string) error {
