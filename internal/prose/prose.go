@@ -291,7 +291,6 @@ var (
 	link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	// mark matches the name of a figure, which readers do not see.
 	mark     = regexp.MustCompile(`<!-- (figure: .*?|/) -->`)
-	codeSpan = regexp.MustCompile("`[^`]*`")
 	anchor   = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
