@@ -16,7 +16,7 @@ require (
 	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/siddontang/go v0.0.0-20180604090527-bdc77568d726
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
 	github.com/urfave/cli/v3 v3.14.0
 	github.com/zeromicro/go-zero v1.10.3
 	golang.org/x/perf v0.0.0-20251208221838-04cf7a2dca90

@@ -6,7 +6,7 @@ require (
 	github.com/benbjohnson/clock v1.3.5
 	github.com/jonboulle/clockwork v0.5.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
 )
 
 require (

@@ -8,7 +8,7 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/stretchr/testify v1.12.1
 	github.com/tidwall/btree v1.8.2
-	github.com/timingwheel-go/timingwheel v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
 )
 
 require (

@@ -15,9 +15,9 @@ require (
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/sourcegraph/conc v0.3.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.1.0
 	github.com/urfave/cli/v3 v3.14.0
 	go.uber.org/atomic v1.12.0
 	go.uber.org/goleak v1.3.0

@@ -16,10 +16,10 @@ require (
 	github.com/riverqueue/river v0.43.0
 	github.com/riverqueue/river/riverdriver v0.43.0
 	github.com/riverqueue/river/riverdriver/riversqlite v0.43.0
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/redisstore v0.1.0
 	golang.org/x/sync v0.22.0
 	modernc.org/sqlite v1.59.0
 )
@@ -69,7 +69,7 @@ require (
 	github.com/tidwall/match v1.2.0 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.1.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect

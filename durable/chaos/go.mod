@@ -17,12 +17,12 @@ require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/durableotel v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/durableprometheus v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/durableotel v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/durableprometheus v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/redisstore v0.1.0
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/sdk v1.46.0
 )
@@ -59,8 +59,8 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
-	github.com/timingwheel-go/timingwheel/internal/prommetric v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.1.0 // indirect
+	github.com/timingwheel-go/timingwheel/internal/prommetric v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect

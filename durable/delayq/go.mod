@@ -18,12 +18,12 @@ require (
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/internal/pgtest v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/pgstore v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/internal/pgtest v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pgstore v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/redisstore v0.1.0
 	github.com/urfave/cli/v3 v3.14.0
 	golang.org/x/sync v0.22.0
 	golang.org/x/term v0.29.0
@@ -65,7 +65,7 @@ require (
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/rogpeppe/go-internal v1.9.0 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.1.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -9,7 +9,7 @@ replace (
 
 require (
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/sdk v1.46.0
 	go.opentelemetry.io/otel/trace v1.46.0
@@ -23,7 +23,7 @@ require (
 	github.com/netresearch/go-cron v0.9.1 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.1.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect

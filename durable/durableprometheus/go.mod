@@ -13,8 +13,8 @@ require (
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.70.1
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/internal/prommetric v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/internal/prommetric v0.1.0
 )
 
 require (
@@ -26,7 +26,7 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.1.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect

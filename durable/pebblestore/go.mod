@@ -10,8 +10,8 @@ replace (
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
 )
 
 require (

@@ -8,7 +8,7 @@ require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/client_model v0.6.2
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
 )
 
 require (

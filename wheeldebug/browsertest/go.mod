@@ -7,10 +7,10 @@ require (
 	github.com/chromedp/chromedp v0.23.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
+	github.com/timingwheel-go/timingwheel v0.1.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pebblestore v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/redisstore v0.1.0
 	go.uber.org/atomic v1.12.0
 )
 

@@ -11,7 +11,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel v0.0.0-00010101000000-000000000000
+	github.com/timingwheel-go/timingwheel v0.1.0
 	github.com/valyala/fasthttp v1.74.0
 	go.uber.org/zap v1.27.0
 	golang.org/x/net v0.62.0

@@ -14,10 +14,10 @@ replace (
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.43.0
-	github.com/timingwheel-go/timingwheel/durable v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/bench v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/internal/pgtest v0.0.0-00010101000000-000000000000
-	github.com/timingwheel-go/timingwheel/durable/pgstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/bench v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/internal/pgtest v0.1.0
+	github.com/timingwheel-go/timingwheel/durable/pgstore v0.1.0
 	golang.org/x/sync v0.22.0
 )
 
@@ -36,8 +36,8 @@ require (
 	github.com/tidwall/match v1.2.0 // indirect
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
-	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
-	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel v0.1.0 // indirect
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.1.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect

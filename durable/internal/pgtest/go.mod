@@ -6,7 +6,7 @@ replace github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../r
 
 require (
 	github.com/stretchr/testify v1.12.1
-	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.1.0
 )
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect
