@@ -25,7 +25,7 @@ TARGETS := \
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
 test: ## test the modules of go.work
@@ -151,6 +151,11 @@ heartbeat: ## run the heartbeat server with its clients
 .PHONY: picture
 picture: ## draw docs/levels.svg
 	go run ./internal/levelsvg > docs/levels.svg
+
+.PHONY: release-check
+release-check: ## check that the modules install as the next release, and that the figures are recent
+	.ci/run release
+	go test -count=1 -run '^TestFiguresAreRecent$$' ./internal/prose -release
 
 .PHONY: ci
 ci: ## run all checks of the CI
