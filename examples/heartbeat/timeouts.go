@@ -91,7 +91,7 @@ func (w wheel) stop()                                     { w.tw.Stop() }
 func (w wheel) summary() string {
 	s := w.tw.Stats()
 	count := func(n uint64) string { return figures.Comma(int(n)) }
-	return fmt.Sprintf("the wheel: %s timers armed, %s times postponed, %s times moved to a finer wheel; %s wake-ups",
+	return fmt.Sprintf("the wheel: %s timers armed, %s times postponed, %s times cascaded to a finer level; %s wake-ups",
 		count(s.Armed), count(s.Postponed), count(s.Moved), count(s.Wakeups))
 }
 
