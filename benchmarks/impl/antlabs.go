@@ -7,7 +7,7 @@ import (
 	"github.com/antlabs/timer"
 )
 
-// Antlabs is a timing wheel modelled on the one in Linux: five wheels with a lock for each slot,
+// Antlabs is a timing wheel modelled on the one in Linux: five wheels with a lock per slot,
 // and a ticker.
 //
 // Its Reset holds the lock of the old slot while it puts the timer into the new slot, so it

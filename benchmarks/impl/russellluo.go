@@ -13,7 +13,7 @@ var RussellLuo = Implementation[*timingwheel.Timer]{
 		Name: "russellluo", Title: "RussellLuo/timingwheel", Module: "github.com/RussellLuo/timingwheel",
 		Tick: time.Millisecond, Stop: Exact, Clock: true,
 		Note: "tick 1 ms and 512 slots, both chosen by the adapter; truncates deadlines to milliseconds of the wall clock; Stop " +
-			"fails, and returns false, while a timer moves to a finer wheel; a goroutine for each callback",
+			"fails, and returns false, while a timer changes buckets; a goroutine per callback",
 	},
 	Open: func(Config) (Timers[*timingwheel.Timer], error) {
 		const slots = 512

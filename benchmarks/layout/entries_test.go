@@ -3,7 +3,7 @@ package layout
 // A bucket is compacted if its dead entries outnumber the live ones by more than compactMargin.
 const compactMargin = 64
 
-// entries is an unrolled list of handles for each bucket. Stopping increments the generation of the
+// entries is an unrolled list of handles per bucket. Stopping increments the generation of the
 // slot and leaves a dead entry behind, so it writes to no chunk. In return only the node says
 // whether an entry is live, and a bucket with many dead entries is compacted.
 type entries struct {

@@ -13,7 +13,7 @@ type linkedBucket struct {
 	live       int
 }
 
-// linked is a doubly linked list for each bucket. Stopping writes to both neighbours. A walk over a
+// linked is a doubly linked list per bucket. Stopping writes to both neighbours. A walk over a
 // bucket reads the address of each node from the previous node, so cache misses do not overlap.
 type linked struct {
 	pages[linkedNode]

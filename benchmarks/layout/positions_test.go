@@ -6,7 +6,7 @@ import "math/bits"
 const mergeMax = 24
 
 // positions is an unrolled list of slots for each bucket, the form that the wheel uses. A node has
-// the position of its entry, and a bitmap for each chunk marks the live entries. Stopping clears
+// the position of its entry, and a bitmap per chunk marks the live entries. Stopping clears
 // one bit, and merges the chunk with a neighbour if both are sparse.
 type positions struct {
 	slab

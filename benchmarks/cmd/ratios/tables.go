@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
-// targetTable returns a table with a row for each target, and a line with the number of each
+// targetTable returns a table with a row per target, and a line with the number of each
 // verdict.
 func targetTable(rows []evaluation, render func(table.Writer) string) string {
 	t := newTable(table.Row{"workload", "figure", "baseline", "baseline figure", "wheel", "result", "target", "verdict"})
