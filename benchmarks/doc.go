@@ -7,7 +7,6 @@
 //     figures.
 //   - cmd/cost prints the cost of single operations, also under an instruction counter.
 //   - cmd/simulate plays a trace of connections on several choices of options.
-//   - cmd/collisions computes how often goroutines share a shard.
 //   - layout compares forms of the list of a bucket.
 //   - maps compares concurrent maps for package keyed.
 package benchmarks

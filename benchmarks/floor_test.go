@@ -3,7 +3,7 @@ package benchmarks
 import (
 	"testing"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 )
 
 // BenchmarkFloor is the least cost of arming and stopping a timer. The rest of the time of ArmStop

@@ -49,7 +49,7 @@ func (r *Roll) Wait(grace time.Duration) {
 }
 
 // MistakeUnits has the units of figures that count mistakes.
-var MistakeUnits = []string{"early", "lost", "twice"}
+var MistakeUnits = []string{"early", "not-run", "twice"}
 
 // Mistakes returns the numbers of timers that ran early, never, and twice or more. It must be
 // called after Wait.
@@ -59,5 +59,5 @@ func (r *Roll) Mistakes() []Figure {
 	for id := range r.calls {
 		timers[min(2, r.calls[id].Load())]++
 	}
-	return []Figure{{float64(r.Early.Load()), "early"}, {float64(timers[0]), "lost"}, {float64(timers[2]), "twice"}}
+	return []Figure{{float64(r.Early.Load()), "early"}, {float64(timers[0]), "not-run"}, {float64(timers[2]), "twice"}}
 }

@@ -18,7 +18,7 @@ func TestRollCountsMistakes(t *testing.T) {
 	assert.Equal(t, 0, r.Left())
 	r.Early.Add(1)
 	r.Wait(time.Hour) // returns immediately, because there were three calls
-	assert.Equal(t, []Figure{{1, "early"}, {1, "lost"}, {1, "twice"}}, r.Mistakes())
+	assert.Equal(t, []Figure{{1, "early"}, {1, "not-run"}, {1, "twice"}}, r.Mistakes())
 }
 
 func TestWaitReturnsAfterGraceWithoutACall(t *testing.T) {

@@ -175,7 +175,7 @@ func isPart(pattern, benchmark string) bool {
 	return want[0] == have[0] && !slices.ContainsFunc(want, func(part string) bool { return !slices.Contains(have, part) })
 }
 
-var mistakes = map[string]bool{"early": true, "lost": true, "twice": true, "after-stop": true}
+var mistakes = map[string]bool{"early": true, "not-run": true, "twice": true, "after-stop": true, "false-stop": true}
 
 func median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 	"github.com/urfave/cli/v3"
 )
 

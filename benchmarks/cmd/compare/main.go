@@ -31,7 +31,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 	"golang.org/x/perf/benchfmt"
 )
 

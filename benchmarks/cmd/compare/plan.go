@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 )
 
 // job is one workload of one implementation at one size. It runs in its own process.
@@ -51,7 +51,9 @@ func plan(cfg config) []job {
 			for _, busy := range busyLevels(cfg, w) {
 				for _, subject := range cfg.subjects {
 					s, _ := workload.FindSubject(subject)
-					jobs = append(jobs, job{w, s, pending, busy})
+					if w.Ticks || !s.Coarse {
+						jobs = append(jobs, job{w, s, pending, busy})
+					}
 				}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 	"golang.org/x/perf/benchfmt"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 	"golang.org/x/perf/benchfmt"
 )
 

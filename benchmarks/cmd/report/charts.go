@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 )
 
 // charts returns the plots of the report. A chart without figures has no lines.
@@ -102,6 +102,9 @@ func latenessChart(f *figures) chart {
 	s := sizes[len(sizes)-1]
 	c.title = "Lateness of " + results.FormatCount(s.pending) + " callbacks due over two seconds"
 	for _, subject := range f.subjects {
+		if subject.Coarse {
+			continue
+		}
 		l := line{name: subject.Name}
 		for _, p := range workload.Percentiles {
 			unit := "p" + strconv.FormatFloat(p, 'f', -1, 64) + "-sec"

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 )
 
 // figures are the measurements and the reasons for missing ones.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 )
 
 const introduction = `# Comparison with other timers
@@ -22,7 +22,7 @@ const legend = `In parentheses: the ratio to ` + "`time.AfterFunc`" + ` (` + "`s
 - ` + "`n/a`" + `: the implementation has no such operation. The reason is below the table.
 - ` + "`timeout`" + `: the process was killed after the time limit, or an earlier one with as many timers was.
 - ` + "`failed`" + `: the workload failed. The reason is below the table.
-- ` + "`lost`" + `: some timers had not run, and no further one ran for some seconds.
+- ` + "`not run`" + `: some timers had not run five seconds (` + "`-quick`" + `: less) after the last one that did.
 - ` + "`–`" + `: not measured.
 - *n* busy: *n* goroutines computed without a pause on two processors.
 
@@ -55,7 +55,8 @@ func markdown(f *figures, drawn []chart, raw string) string {
 	}
 	if s := mistakes(f); s != "" {
 		w, _ := workload.Find("Exact")
-		b.WriteString("## Mistakes\n\n" + results.Paragraph(fmt.Sprintf("`Exact`: %s, %s in one run. The table shows the worst run. "+
+		b.WriteString("## Exactness\n\n" + results.Paragraph(fmt.Sprintf("`Exact`: %s, %s in one run. The table shows the worst run. "+
+			"A timer is early if it ran before its deadline, by however little. "+
 			"The other workloads check every eighth timer if a check costs time.", w.Description, exactSize(f))) + "\n" + s)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"

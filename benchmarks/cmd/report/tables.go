@@ -7,7 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
-	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/workload"
 )
 
 // column is a figure in the table of a workload. The table has it for each size.
@@ -17,7 +17,10 @@ type column struct {
 	plain bool // without the ratio to package time
 }
 
-const allocations = "allocs/op"
+const (
+	allocations = "allocs/op"
+	notRun      = "not-run"
+)
 
 // columns are the columns of the table of each workload.
 var columns = map[string][]column{
@@ -32,7 +35,7 @@ var columns = map[string][]column{
 	"Spread": {{"cpu-sec/timer", "CPU time", false}, {"p1-sec", "1%", true}, {"p50-sec", "50%", true},
 		{"p99-sec", "99%", true}, {"p99.9-sec", "99.9%", true}, {"p100-sec", "maximum", true}},
 	"ArmDuringBurst": {{"p50-sec", "50%", true}, {"p99.9-sec", "99.9%", true}, {"max-sec", "maximum", true}},
-	"Idle":           {{"wakeups/s", "wake-ups per second", true}},
+	"Idle":           {{"wakeups", "wake-ups in five seconds", true}},
 	"BusyBlocked":    {{"late-sec", "lateness", false}},
 	"BusyStream":     {{"late-p50-sec", "50%", false}, {"late-max-sec", "maximum", false}},
 	"BusySpread":     {{"late-p50-sec", "50%", false}, {"late-p99-sec", "99%", false}},
@@ -60,6 +63,9 @@ func workloadTable(f *figures, w workload.Workload) string {
 	t := newTable(header)
 	var notes []string
 	for _, subject := range f.subjects {
+		if subject.Coarse && !w.Ticks {
+			continue
+		}
 		row := table.Row{"`" + subject.Name + "`"}
 		for _, c := range columns[w.Name] {
 			for _, s := range shownSizes(c, sizes) {
@@ -107,11 +113,11 @@ func cell(f *figures, workload, impl string, s size, c column) string {
 		return allocated(f, workload, impl, s)
 	}
 	v, measured := f.figure(workload, impl, s, c.unit)
-	if !measured {
+	if notRun, _ := f.worst(workload, impl, s, notRun); !measured || notRun > 0 {
 		return missing(f, workload, impl, s)
 	}
 	std, comparable := f.figure(workload, "std", s, c.unit)
-	if c.plain || impl == "std" || !comparable || std == 0 {
+	if c.plain || impl == "std" || !comparable || std <= 0 || v < 0 {
 		return quantity(v, c.unit)
 	}
 	return fmt.Sprintf("%s (%.2f)", quantity(v, c.unit), v/std)
@@ -131,10 +137,10 @@ func allocated(f *figures, workload, impl string, last size) string {
 // missing returns a word for the reason why a figure is missing.
 func missing(f *figures, workload, impl string, s size) string {
 	o, known := f.outcome(workload, impl, s)
-	lost, _ := f.worst(workload, impl, s, "lost")
+	notRun, _ := f.worst(workload, impl, s, notRun)
 	switch {
-	case lost > 0:
-		return "lost"
+	case notRun > 0:
+		return "not run"
 	case !known:
 		return "–"
 	case !o.Failed:
@@ -190,7 +196,8 @@ func newTable(header table.Row) table.Writer {
 
 // mistakeKinds are the mistakes that workloads count.
 var mistakeKinds = []struct{ unit, title string }{
-	{"early", "early"}, {"lost", "lost"}, {"after-stop", "ran although Stop returned true"}, {"twice", "ran twice"},
+	{"early", "early"}, {notRun, "not run"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
+	{"false-stop", "not run although Stop returned false"},
 }
 
 // mistakes returns the table of mistakes, with the worst run of each. It returns "" if Exact was
@@ -253,7 +260,7 @@ func otherMistakes(f *figures, impl string) string {
 				worst = max(worst, v)
 			}
 			if worst > 0 {
-				found = append(found, fmt.Sprintf("%s: %.0f %s", w.Name, worst, k.unit))
+				found = append(found, fmt.Sprintf("%s: %.0f %s", w.Name, worst, k.title))
 			}
 		}
 	}

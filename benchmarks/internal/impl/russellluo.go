@@ -1,6 +1,7 @@
 package impl
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
@@ -11,13 +12,13 @@ import (
 var RussellLuo = Implementation[*timingwheel.Timer]{
 	Traits: Traits{
 		Name: "russellluo", Title: "RussellLuo/timingwheel", Module: "github.com/RussellLuo/timingwheel",
-		Tick: time.Millisecond, Stop: Exact, Clock: true,
-		Note: "tick 1 ms and 512 slots, both chosen by the adapter; truncates deadlines to milliseconds of the wall clock; Stop " +
+		Tick: time.Millisecond, Stop: Exact,
+		Note: "tick and 512 slots chosen by the adapter; truncates deadlines to a tick of the wall clock; Stop " +
 			"fails, and returns false, while a timer changes buckets; a goroutine per callback",
 	},
-	Open: func(Config) (Timers[*timingwheel.Timer], error) {
+	Open: func(c Config) (Timers[*timingwheel.Timer], error) {
 		const slots = 512
-		w := timingwheel.NewTimingWheel(time.Millisecond, slots)
+		w := timingwheel.NewTimingWheel(cmp.Or(c.Tick, time.Millisecond), slots)
 		w.Start()
 		return russellLuo{w}, nil
 	},

@@ -10,10 +10,12 @@ import (
 var Wheel = Implementation[timingwheel.Timer]{
 	Traits: Traits{
 		Name: "wheel", Title: "timingwheel.TimingWheel",
-		Tick: time.Millisecond, Stop: Exact, Reset: Exact, Clock: true,
+		Tick: time.Millisecond, Stop: Exact, Reset: Exact,
 		Note: "default options",
 	},
-	Open: func(Config) (Timers[timingwheel.Timer], error) { return openWheel(timingwheel.Options{}) },
+	Open: func(c Config) (Timers[timingwheel.Timer], error) {
+		return openWheel(timingwheel.Options{Tick: c.Tick})
+	},
 }
 
 // Manual is timingwheel.TimingWheel in Manual mode.

@@ -12,7 +12,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/impl"
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
@@ -22,7 +22,7 @@ type Params struct {
 	Busy    int           // spinning goroutines during the workload
 	Procs   []int         // numbers of processors of a parallel workload
 	Time    time.Duration // an operation is repeated for at least this time
-	Grace   time.Duration // timers that are due count as lost if none has run for this time
+	Grace   time.Duration // a workload ends when no timer has run for this time
 	Over    time.Duration // span of the deadlines of Spread and Exact; 0: 2 s and 1 s
 	Phase   func(string)  // called at the beginning of each phase, to locate a hang; may be nil
 
@@ -71,6 +71,7 @@ type Workload struct {
 	Description string
 	Parallel    bool                     // it runs on several numbers of processors
 	Fixed       bool                     // the number of timers is part of the workload
+	Ticks       bool                     // it also runs with the coarse ticks
 	Busy        []int                    // numbers of spinning goroutines; may be empty
 	Sizes       []int                    // numbers of timers of a full comparison
 	Quick       []int                    // numbers of timers of a quick comparison
@@ -109,31 +110,31 @@ var All = []Workload{
 	{Name: "GC", Description: "a full garbage collection while a population is pending, without its handles",
 		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}},
 	{Name: "Burst", Description: "callbacks due at one instant: time from that instant until the last has run",
-		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksFiring},
 	{Name: "BurstBlocking", Description: "callbacks due at one instant, which sleep for 1 ms each: time until all have run",
 		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, lacks: lacksFunctions},
 	{Name: "Blocked", Description: "lateness of a quick callback that is due together with others, which block until it has run",
 		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
 	{Name: "Spread", Description: "callbacks due over two seconds: CPU time for each, and lateness",
-		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksFiring},
 	{Name: "ArmDuringBurst", Description: "single adds while a burst of timers expires",
-		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksFiring},
 	{Name: "Idle", Description: "wake-ups of the process while nothing is due",
-		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
 	{Name: "BusyBlocked", Description: "on busy processors, lateness of a quick callback that is due right after others, which block until it has run",
-		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
+		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
 	{Name: "BusyStream", Description: "on busy processors, lateness of 10,000 callbacks per second, which sleep for 5 ms each",
-		Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, lacks: lacksFunctions},
+		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, lacks: lacksFunctions},
 	{Name: "BusySpread", Description: "on busy processors, lateness of 100,000 quick callbacks per second",
-		Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, lacks: lacksClock},
+		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, lacks: lacksFiring},
 	{Name: "BusyReschedule", Description: "on busy processors, a reset every 200 µs while 250,000 timers per second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksClockOr(lacksReset)},
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksFiringOr(lacksReset)},
 	{Name: "BusyRearm", Description: "on busy processors, stopping and adding a timer every 200 µs while 250,000 timers per second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksClockOr(lacksStop)},
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksFiringOr(lacksStop)},
 	{Name: "BusyCallers", Description: "on busy processors, 16 goroutines that stop and add every 200 µs while a million timers per second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, lacks: lacksClockOr(lacksStop)},
+		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, lacks: lacksFiringOr(lacksStop)},
 	{Name: "Exact", Description: "timers due over a second, half of which are stopped or reset",
-		Sizes: []int{100 * k}, Quick: []int{10 * k}, lacks: lacksClock},
+		Ticks: true, Sizes: []int{100 * k}, Quick: []int{10 * k}, lacks: lacksFiring},
 }
 
 // Find returns the workload with this name.
@@ -172,14 +173,22 @@ func lacksClock(t impl.Traits) string {
 	return ""
 }
 
-// lacksClockOr is for workloads in which timers expire during calls for others.
-func lacksClockOr(other func(impl.Traits) string) func(impl.Traits) string {
-	return func(t impl.Traits) string { return cmp.Or(lacksClock(t), other(t)) }
+// lacksFiring is for workloads with deadlines less than a second ahead.
+func lacksFiring(t impl.Traits) string {
+	if t.Seconds {
+		return "takes delays of whole seconds only"
+	}
+	return lacksClock(t)
+}
+
+// lacksFiringOr is for workloads in which timers expire during calls for others.
+func lacksFiringOr(other func(impl.Traits) string) func(impl.Traits) string {
+	return func(t impl.Traits) string { return cmp.Or(lacksFiring(t), other(t)) }
 }
 
 func lacksFunctions(t impl.Traits) string {
 	if t.Values {
 		return "hands over values in batches and does not run functions"
 	}
-	return lacksClock(t)
+	return lacksFiring(t)
 }

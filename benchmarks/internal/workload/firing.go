@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/impl"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/process"
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )

@@ -119,7 +119,7 @@ func try(t *testing.T, s Subject, w Workload, p Params) {
 			assert.Equal(t, p.Procs[i], r.Procs)
 		}
 		for _, v := range r.Values {
-			if slices.Contains([]string{"early", "lost", "after-stop", "twice"}, v.Unit) && slices.Contains(faultless, s.Name) {
+			if slices.Contains([]string{"early", "not-run", "after-stop", "false-stop", "twice"}, v.Unit) && slices.Contains(faultless, s.Name) {
 				assert.Zero(t, v.Value, "%s of %s: %s", w.Name, s.Name, v.Unit)
 			}
 		}
@@ -184,8 +184,9 @@ func TestMissingNamesWhatAnImplementationLacks(t *testing.T) {
 		{"russellluo", "Postpone", "cannot reset a timer"},
 		{"antlabs", "Postpone", "may deadlock in reset"},
 		{"antlabs", "Churn", ""},
-		{"ouqiang", "BusyReschedule", "cannot reset a timer"},
-		{"ouqiang", "BusyRearm", ""},
+		{"ouqiang", "BusyReschedule", "takes delays of whole seconds only"},
+		{"ouqiang", "Spread", "takes delays of whole seconds only"},
+		{"ouqiang", "Idle", ""},
 	} {
 		s, ok := FindSubject(c.subject)
 		require.True(t, ok)
@@ -252,7 +253,7 @@ func TestFloorOnEachNumberOfProcessors(t *testing.T) {
 func TestCountMistakes(t *testing.T) {
 	t.Parallel()
 	s, _ := FindSubject("std")
-	all := make([]exactTimer[int], 8)
+	all := make([]exactTimer[int], 9)
 	set := func(i int, calls uint32, ran int64, due time.Duration) *exactTimer[int] {
 		timer := &all[i]
 		timer.calls.Store(calls)
@@ -262,24 +263,25 @@ func TestCountMistakes(t *testing.T) {
 	}
 	set(0, 1, 5, 5)                  // right
 	set(1, 1, 4, 5)                  // early
-	set(2, 0, 0, 5)                  // lost
+	set(2, 0, 0, 5)                  // did not run
 	set(3, 2, 5, 5)                  // twice
 	set(4, 0, 0, 5).prevented = true // stopped
 	set(5, 1, 5, 5).prevented = true // stopped, and ran
 	set(6, 2, 1, 5).resetLate = true // ignored
 	set(7, 1, 6, 5).stopped = true   // stopped too late
+	set(8, 0, 0, 5).stopped = true   // Stop returned false, and it did not run
 	var got Result
 	countMistakes(&got, s.Traits, all)
-	assert.Equal(t, []Value{{1, "early"}, {1, "lost"}, {1, "after-stop"}, {1, "twice"}}, got.Values)
+	assert.Equal(t, []Value{{1, "early"}, {1, "not-run"}, {1, "after-stop"}, {1, "false-stop"}, {1, "twice"}}, got.Values)
 
 	wrongResults, _ := FindSubject("antlabs")
 	got = Result{}
 	countMistakes(&got, wrongResults.Traits, all)
-	assert.Equal(t, []Value{{1, "early"}, {1, "lost"}, {1, "after-stop"}, {1, "twice"}}, got.Values, "the results of Stop are trusted")
+	assert.Equal(t, []Value{{1, "early"}, {1, "not-run"}, {1, "after-stop"}, {1, "false-stop"}, {1, "twice"}}, got.Values, "the results of Stop are trusted")
 
 	noResult, _ := FindSubject("gost")
 	all[2].stopped = true // Stop has no result, so the timer may have been stopped in time
 	got = Result{}
 	countMistakes(&got, noResult.Traits, all)
-	assert.Equal(t, []Value{{1, "early"}, {0, "lost"}, {1, "twice"}}, got.Values)
+	assert.Equal(t, []Value{{1, "early"}, {0, "not-run"}, {1, "twice"}}, got.Values)
 }

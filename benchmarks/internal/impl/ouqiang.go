@@ -14,7 +14,7 @@ import (
 var Ouqiang = Implementation[uint64]{
 	Traits: Traits{
 		Name: "ouqiang", Title: "ouqiang/timewheel", Module: "github.com/ouqiang/timewheel",
-		Tick: time.Second, Stop: NoResult,
+		Tick: time.Second, Seconds: true, Stop: NoResult,
 		Note: "tick and delays are whole seconds; as many slots as the longest delay needs; a goroutine for each callback",
 	},
 	Open: func(c Config) (Timers[uint64], error) {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/impl"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/process"
 )
 
@@ -32,15 +32,19 @@ type ownedHandle[H any] struct {
 	handle H
 }
 
+// use says what a workload does with the handles of its population.
+type use struct{ stops, resets bool }
+
 // newPopulation arms p.Pending timers, each with its own closure, and runs a garbage collection.
-func newPopulation[H any](i impl.Implementation[H], p Params, keep bool) (*population[H], error) {
+func newPopulation[H any](i impl.Implementation[H], p Params, u use) (*population[H], error) {
 	pop := &population[H]{armed: time.Now()}
-	timers, err := i.Open(impl.Config{Horizon: horizon, Fire: func(uint64) { pop.ran.Add(1) }})
+	timers, err := i.Open(impl.Config{Horizon: horizon, Resets: u.resets, Fire: func(uint64) { pop.ran.Add(1) }})
 	if err != nil {
 		return nil, err
 	}
 	pop.Timers = timers
 	p.phase("arming %d timers", p.Pending)
+	keep := u.stops || u.resets
 	if keep {
 		pop.handles = make([]ownedHandle[H], p.Pending)
 	}
@@ -178,7 +182,7 @@ func release[H any](i impl.Implementation[H], timers impl.Timers[H], handles []H
 
 // gc measures a full garbage collection while a population is pending.
 func gc[H any](i impl.Implementation[H], p Params) (Result, error) {
-	pop, err := newPopulation(i, p, false)
+	pop, err := newPopulation(i, p, use{})
 	if err != nil {
 		return Result{}, err
 	}
@@ -197,17 +201,20 @@ func gc[H any](i impl.Implementation[H], p Params) (Result, error) {
 	return r, nil
 }
 
-// idleFactor is the length of the workload Idle as a multiple of p.Time.
-const idleFactor = 8
+// idleSpan is the time for which Idle reports wake-ups. It lasts at most idleFactor times p.Time.
+const (
+	idleSpan   = 5 * time.Second
+	idleFactor = 50
+)
 
 // idle counts the wake-ups of a process that holds a population, while nothing is due.
 func idle[H any](i impl.Implementation[H], p Params) (Result, error) {
-	pop, err := newPopulation(i, p, false)
+	pop, err := newPopulation(i, p, use{})
 	if err != nil {
 		return Result{}, err
 	}
 	defer pop.Close()
-	span := idleFactor * p.Time
+	span := min(idleSpan, idleFactor*p.Time)
 	debug.FreeOSMemory() // otherwise the runtime returns memory gradually during the measurement
 	time.Sleep(span / 5) // until the helpers of the runtime are idle
 	before, known := process.ContextSwitches()
@@ -218,7 +225,7 @@ func idle[H any](i impl.Implementation[H], p Params) (Result, error) {
 	time.Sleep(span)
 	after, _ := process.ContextSwitches()
 	r := Result{N: 1}
-	r.add(float64(after-before)/time.Since(begin).Seconds(), "wakeups/s")
+	r.add(float64(after-before)*idleSpan.Seconds()/time.Since(begin).Seconds(), "wakeups")
 	pop.addEarly(&r)
 	return r, nil
 }

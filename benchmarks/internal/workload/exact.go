@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/impl"
 )
 
 // In the workload Exact one timer in four is stopped about when it is due, one is reset well before
@@ -30,7 +30,8 @@ type exactTimer[H any] struct {
 	resetLate bool          // Reset returned after the old deadline: either may be right
 }
 
-// exact counts timers that run early, are lost, run twice, or run although Stop returned true.
+// exact counts timers that run early, do not run, run twice, run although Stop returned true, or do
+// not run although Stop returned false.
 func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 	over := cmp.Or(p.Over, time.Second)
 	all := make([]exactTimer[H], p.Pending)
@@ -42,7 +43,7 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 		}
 	}
 	fs := functions(p.Pending, i.Values, fire)
-	timers, err := i.Open(impl.Config{Horizon: exactFirst + over + time.Second, Fire: fire})
+	timers, err := i.Open(impl.Config{Horizon: exactFirst + over + time.Second, Resets: true, Fire: fire})
 	if err != nil {
 		return Result{}, err
 	}
@@ -127,7 +128,7 @@ func waitForCalls[H any](i impl.Implementation[H], all []exactTimer[H], begin ti
 }
 
 func countMistakes[H any](r *Result, t impl.Traits, all []exactTimer[H]) {
-	early, lost, twice, afterStop := 0, 0, 0, 0
+	early, notRun, twice, afterStop, falseStop := 0, 0, 0, 0, 0
 	for id := range all {
 		timer := &all[id]
 		calls := timer.calls.Load()
@@ -136,8 +137,10 @@ func countMistakes[H any](r *Result, t impl.Traits, all []exactTimer[H]) {
 			continue
 		case calls > 0 && timer.prevented:
 			afterStop++
+		case timer.missing(t.Stop) && timer.stopped:
+			falseStop++
 		case timer.missing(t.Stop):
-			lost++
+			notRun++
 		case calls > 0 && time.Duration(timer.ran.Load()) < timer.due:
 			early++
 		}
@@ -146,9 +149,10 @@ func countMistakes[H any](r *Result, t impl.Traits, all []exactTimer[H]) {
 		}
 	}
 	r.add(float64(early), "early")
-	r.add(float64(lost), "lost")
+	r.add(float64(notRun), "not-run")
 	if t.Stop.HasResult() {
 		r.add(float64(afterStop), "after-stop")
+		r.add(float64(falseStop), "false-stop")
 	}
 	r.add(float64(twice), "twice")
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/impl"
 	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
@@ -18,14 +18,18 @@ type Subject struct {
 var Subjects = []Subject{
 	newSubject(impl.Std),
 	newSubject(impl.Wheel),
+	newSubject(impl.Wheel.AtCoarseTick()),
 	newSubject(impl.Timeouts),
 	newSubject(impl.Manual),
 	newSubject(impl.GoZero),
+	newSubject(impl.GoZero.AtCoarseTick()),
 	newSubject(impl.Gost),
 	newSubject(impl.Siddontang),
 	newSubject(impl.RussellLuo),
+	newSubject(impl.RussellLuo.AtCoarseTick()),
 	newSubject(impl.Antlabs),
 	newSubject(impl.Rfyiamcool),
+	newSubject(impl.Rfyiamcool.AtCoarseTick()),
 	newSubject(impl.Ouqiang),
 }
 
@@ -54,12 +58,12 @@ func newSubject[H any](i impl.Implementation[H]) Subject {
 		"Spread":         single(spread[H]),
 		"ArmDuringBurst": single(armDuringBurst[H]),
 		"Idle":           single(idle[H]),
-		"BusyBlocked":    single(busy(bench.BusyBlocked[H])),
-		"BusyStream":     single(busy(bench.BusyStream[H])),
-		"BusySpread":     single(busy(bench.BusySpread[H])),
-		"BusyReschedule": single(busyCalls[H](bench.Calls{Operation: bench.Reschedule, Callers: 1, Rate: 250_000})),
-		"BusyRearm":      single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 1, Rate: 250_000})),
-		"BusyCallers":    single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 16, Rate: 1_000_000})),
+		"BusyBlocked":    single(busy(bench.BusyBlocked[H], use{})),
+		"BusyStream":     single(busy(bench.BusyStream[H], use{})),
+		"BusySpread":     single(busy(bench.BusySpread[H], use{})),
+		"BusyReschedule": single(busyCalls[H](bench.Calls{Operation: bench.Reschedule, Callers: 1, Rate: 250_000}, use{resets: true})),
+		"BusyRearm":      single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 1, Rate: 250_000}, use{stops: true})),
+		"BusyCallers":    single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 16, Rate: 1_000_000}, use{stops: true})),
 		"Exact":          single(exact[H]),
 	}}
 }
@@ -87,10 +91,10 @@ func (s Subject) Run(w Workload, p Params, emit func(Result)) error {
 const blockedRounds = 3
 
 // busy adapts a workload of package bench. p.Busy goroutines keep the processors busy meanwhile.
-func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error)) func(impl.Implementation[H], Params) (Result, error) {
+func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error), u use) func(impl.Implementation[H], Params) (Result, error) {
 	return func(i impl.Implementation[H], p Params) (Result, error) {
 		open := func(horizon time.Duration, fire func(id uint64)) (bench.Timers[H], error) {
-			return i.Open(impl.Config{Horizon: horizon, Fire: fire})
+			return i.Open(impl.Config{Horizon: horizon, Resets: u.resets, Fire: fire})
 		}
 		r := Result{N: p.Pending}
 		figures, err := run(open, bench.Config{N: p.Pending, Rounds: blockedRounds, Busy: p.Busy, Grace: p.Grace,
@@ -100,8 +104,8 @@ func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error)) 
 	}
 }
 
-func busyCalls[H any](calls bench.Calls) func(impl.Implementation[H], Params) (Result, error) {
+func busyCalls[H any](calls bench.Calls, u use) func(impl.Implementation[H], Params) (Result, error) {
 	return busy(func(open bench.Open[H], c bench.Config) ([]bench.Figure, error) {
 		return bench.BusyCalls(open, c, calls)
-	})
+	}, u)
 }

@@ -10,7 +10,7 @@ import (
 var Timeouts = Implementation[timingwheel.Timer]{
 	Traits: Traits{
 		Name: "timeouts", Title: "timingwheel.Timeouts[uint64]",
-		Tick: time.Millisecond, Stop: Exact, Reset: Exact, Clock: true, Values: true,
+		Tick: time.Millisecond, Stop: Exact, Reset: Exact, Values: true,
 		Note: "a value for each timer instead of a function",
 	},
 	Open: func(c Config) (Timers[timingwheel.Timer], error) {

@@ -1,6 +1,7 @@
 package impl
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -13,11 +14,11 @@ var GoZero = Implementation[uint64]{
 	Traits: Traits{
 		Name: "gozero", Title: "go-zero collection.TimingWheel", Module: "github.com/zeromicro/go-zero",
 		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult,
-		Note: "tick 1 ms and 60,000 slots, both chosen by the adapter; runs the callbacks of a tick one after another",
+		Note: "tick, and slots for a minute, chosen by the adapter; runs the callbacks of a tick one after another",
 	},
-	Open: func(Config) (Timers[uint64], error) {
-		const slots = 60_000 // a minute
-		tw, err := collection.NewTimingWheel(time.Millisecond, slots, func(_, f any) { f.(func())() })
+	Open: func(c Config) (Timers[uint64], error) {
+		tick := cmp.Or(c.Tick, time.Millisecond)
+		tw, err := collection.NewTimingWheel(tick, int(time.Minute/tick), func(_, f any) { f.(func())() })
 		return &goZero{tw: tw}, err
 	},
 }

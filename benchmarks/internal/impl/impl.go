@@ -29,6 +29,8 @@ type Timers[H any] interface {
 // Config holds the parameters of Open.
 type Config struct {
 	Horizon time.Duration   // no timer is armed further ahead
+	Tick    time.Duration   // 0: Traits.Tick; ignored if the tick cannot be chosen
+	Resets  bool            // the caller may call Reset
 	Fire    func(id uint64) // called for each expired value, by an implementation that keeps values
 }
 
@@ -60,9 +62,10 @@ type Traits struct {
 	Title       string // in prose
 	Module      string // "" for package time and this library
 	Tick        time.Duration
+	Coarse      bool // from AtCoarseTick
+	Seconds     bool // delays are whole seconds
 	Stop        Support
 	Reset       Support
-	Clock       bool   // arming a timer reads the clock
 	Manual      bool   // the caller moves the clock: nothing fires by itself
 	Values      bool   // keeps values, and hands them over in batches
 	MaxTimers   int    // largest number of timers that the workloads try; 0: any number
@@ -74,4 +77,18 @@ type Traits struct {
 type Implementation[H any] struct {
 	Traits
 	Open func(Config) (Timers[H], error)
+}
+
+// AtCoarseTick returns i with a tick of 100 ms. With that tick every library keeps up with its
+// ticker on a busy machine.
+func (i Implementation[H]) AtCoarseTick() Implementation[H] {
+	const tick = 100 * time.Millisecond
+	open := i.Open
+	i.Open = func(c Config) (Timers[H], error) {
+		c.Tick = tick
+		return open(c)
+	}
+	i.Note = "as `" + i.Name + "`, with another tick"
+	i.Name, i.Tick, i.Coarse = i.Name+"-100ms", tick, true
+	return i
 }

@@ -1,6 +1,7 @@
 package impl
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -21,13 +22,17 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	conforms(t, Std)
 	conforms(t, Wheel)
+	conforms(t, Wheel.AtCoarseTick())
 	conforms(t, Timeouts)
 	conforms(t, GoZero)
+	conforms(t, GoZero.AtCoarseTick())
 	conforms(t, Gost)
 	conforms(t, Siddontang)
 	conforms(t, RussellLuo)
+	conforms(t, RussellLuo.AtCoarseTick())
 	conforms(t, Antlabs)
 	conforms(t, Rfyiamcool)
+	conforms(t, Rfyiamcool.AtCoarseTick())
 	conforms(t, Ouqiang)
 }
 
@@ -40,13 +45,21 @@ const (
 // conforms checks the traits of an implementation that has a clock.
 func conforms[H any](t *testing.T, i Implementation[H]) {
 	t.Helper()
-	t.Run(i.Name, func(t *testing.T) {
+	conformsTo(t, i, false)
+	if i.Reset.Callable() {
+		conformsTo(t, i, true)
+	}
+}
+
+func conformsTo[H any](t *testing.T, i Implementation[H], resets bool) {
+	t.Helper()
+	t.Run(fmt.Sprintf("%s/resets=%t", i.Name, resets), func(t *testing.T) {
 		t.Parallel()
 		if i.Unsupported != "" {
 			t.Skip(i.Unsupported)
 		}
 		c := &calls{}
-		timers, err := i.Open(Config{Horizon: far + time.Second, Fire: c.call})
+		timers, err := i.Open(Config{Horizon: far + time.Second, Resets: resets, Fire: c.call})
 		require.NoError(t, err)
 		defer timers.Close()
 		for id := range uint64(100) {
@@ -61,7 +74,7 @@ func conforms[H any](t *testing.T, i Implementation[H]) {
 		if i.Stop == Exact {
 			assert.False(t, timers.Stop(last), "Stop, stopped timer")
 		}
-		if i.Reset.Callable() {
+		if resets {
 			moved := timers.After(far, 101, func() { c.call(101) })
 			assert.Equal(t, i.Reset.HasResult(), timers.Reset(moved, soon), "Reset, pending timer")
 			c.await(t, 101)

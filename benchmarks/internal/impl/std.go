@@ -6,7 +6,7 @@ import "time"
 var Std = Implementation[*time.Timer]{
 	Traits: Traits{
 		Name: "std", Title: "time.AfterFunc",
-		Stop: Exact, Reset: Exact, Clock: true,
+		Stop: Exact, Reset: Exact,
 		Note: "timer heaps of the runtime, one for each processor",
 	},
 	Open: func(Config) (Timers[*time.Timer], error) { return std{}, nil },

@@ -1,0 +1,81 @@
+package impl
+
+import (
+	"cmp"
+	"time"
+
+	timewheel "github.com/rfyiamcool/go-timewheel"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/race"
+)
+
+// Rfyiamcool is one wheel that counts rounds: a map of timers for each slot, one lock, and a
+// ticker. Add returns a task, which can be removed. AfterFunc allocates more, for a timer that can
+// be reset: this marks the task as stopped and adds another one. The adapter calls AfterFunc only
+// if the workload resets timers.
+var Rfyiamcool = Implementation[rfyiamcoolHandle]{
+	Traits: Traits{
+		Name: "rfyiamcool", Title: "rfyiamcool/go-timewheel", Module: "github.com/rfyiamcool/go-timewheel",
+		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult, Unsupported: rfyiamcoolUnsupported(),
+		Note: "tick, and slots for a minute, chosen by the adapter; `Add` and `Remove`, or `AfterFunc` in workloads that " +
+			"reset timers; a goroutine for each callback; has data races",
+	},
+	Open: func(c Config) (Timers[rfyiamcoolHandle], error) {
+		tick := cmp.Or(c.Tick, time.Millisecond)
+		w, err := timewheel.NewTimeWheel(tick, int(time.Minute/tick))
+		if err != nil {
+			return nil, err
+		}
+		w.Start()
+		return rfyiamcool{w, c.Resets}, nil
+	},
+}
+
+// rfyiamcoolHandle has one of its fields.
+type rfyiamcoolHandle struct {
+	task  *timewheel.Task
+	timer *timewheel.Timer
+}
+
+// To stop or reset a timer is to write to it while the goroutine of the wheel may read it.
+func rfyiamcoolUnsupported() string {
+	if race.Enabled {
+		return "has data races, which the race detector would report"
+	}
+	return ""
+}
+
+// The package starts a wheel when it is initialised. The ticker of that wheel would wake the
+// processes in which other implementations are measured.
+func init() {
+	timewheel.DefaultTimeWheel.Stop()
+	timewheel.DefaultTimeWheel = nil
+}
+
+type rfyiamcool struct {
+	w      *timewheel.TimeWheel
+	timers bool // with AfterFunc instead of Add
+}
+
+func (r rfyiamcool) After(d time.Duration, _ uint64, f func()) rfyiamcoolHandle {
+	if r.timers {
+		return rfyiamcoolHandle{timer: r.w.AfterFunc(d, f)}
+	}
+	return rfyiamcoolHandle{task: r.w.Add(d, f)}
+}
+
+// Stop ignores the error of Remove, which is always nil.
+func (r rfyiamcool) Stop(h rfyiamcoolHandle) bool {
+	if r.timers {
+		h.timer.Stop()
+	} else {
+		_ = r.w.Remove(h.task)
+	}
+	return false
+}
+
+func (r rfyiamcool) Reset(h rfyiamcoolHandle, d time.Duration) bool {
+	h.timer.Reset(d)
+	return false
+}
+
+func (r rfyiamcool) Close() { r.w.Stop() }
