@@ -20,6 +20,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
+// cutAfter is when a request is aborted whose idle timeout is a second.
+const cutAfter = 1250 * time.Millisecond
+
 // exchange serves one connection with an idle timeout of a second, in a synctest bubble.
 func exchange(t *testing.T, handler http.HandlerFunc, client func(c net.Conn)) {
 	t.Helper()
@@ -78,9 +81,47 @@ func TestIdleUploadIsCut(t *testing.T) {
 		answer, err := io.ReadAll(c)
 		assert.NoError(t, err)
 		assert.Empty(t, answer)
-		assert.InDelta(t, time.Second, time.Since(begin), float64(time.Millisecond), "at most a tick late")
-		assert.GreaterOrEqual(t, time.Since(begin), time.Second)
+		assert.InDelta(t, cutAfter, time.Since(begin), float64(2*time.Millisecond), "each timer is at most a tick late")
+		assert.GreaterOrEqual(t, time.Since(begin), cutAfter)
 	})
+}
+
+// When the process runs again after a stall, the timeout has passed and bytes wait in the socket.
+// The handler reads them, and the timeout begins again.
+func TestUploadWhoseBytesWaitIsNotCut(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Minute
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	require.NoError(t, err)
+	defer tw.Stop()
+	start := tw.Now()
+	read := make(chan error, 10) // at most six reads
+	s := httptest.NewServer(idle(tw, timeout, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var err error
+		for err == nil {
+			_, err = r.Body.Read(make([]byte, 1))
+			read <- err
+		}
+	})))
+	defer s.Close()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, upload+"x")
+	require.NoError(t, err)
+	require.NoError(t, <-read)
+
+	for stall := range time.Duration(3) {
+		require.Equal(t, 1, tw.Advance(start.Add((stall+1)*timeout)))
+		_, err = io.WriteString(c, "x")
+		require.NoError(t, err)
+		require.NoError(t, <-read)
+	}
+	require.Zero(t, tw.Advance(start.Add(4*timeout-time.Millisecond)))
+	require.Equal(t, 1, tw.Advance(start.Add(4*timeout)))
+	require.Zero(t, tw.Advance(start.Add(4*timeout+timeout/4-time.Millisecond)))
+	require.Equal(t, 1, tw.Advance(start.Add(4*timeout+timeout/4)))
+	require.ErrorIs(t, <-read, os.ErrDeadlineExceeded)
 }
 
 func TestSlowDownloadIsNotIdle(t *testing.T) {
@@ -111,7 +152,7 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 		_, err := io.WriteString(w, strings.Repeat("x", 1<<20))
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		assert.ErrorIs(t, context.Cause(r.Context()), errIdle)
-		assert.InDelta(t, time.Second, time.Since(begin), float64(time.Millisecond))
+		assert.InDelta(t, cutAfter, time.Since(begin), float64(2*time.Millisecond))
 	}, func(c net.Conn) {
 		io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 		time.Sleep(time.Minute)
@@ -163,22 +204,37 @@ func TestHijackedConnectionIsNotCut(t *testing.T) {
 }
 
 // The timer may fire while the handler returns. After end the connection belongs to the next
-// request, so cut must not touch it.
+// request, so expire must do nothing. The same holds if bytes were transferred after the timer
+// fired.
 func TestCutAfterTheEndDoesNothing(t *testing.T) {
 	t.Parallel()
 	c := &connection{ResponseRecorder: httptest.NewRecorder()}
 	tr := &transfer{ResponseWriter: c, cancel: func(error) { t.Error("cancelled") }}
 	assert.False(t, tr.end())
-	tr.cut()
+	tr.expire()
 	assert.False(t, c.cut)
 	assert.False(t, tr.end())
+	tr.touch(1, nil) // arms nothing
+
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	require.NoError(t, err)
+	defer tw.Stop()
+	tr = &transfer{ResponseWriter: c, timeout: time.Second}
+	tr.timer.InitStopped(tw, tr.expire)
+	tr.late.Store(true)
+	tr.touch(1, nil)
+	tr.expire()
+	assert.False(t, c.cut)
+	assert.False(t, tr.end())
+	assert.Zero(t, tw.Len())
 
 	var cause error
 	tr = &transfer{ResponseWriter: c, cancel: func(err error) { cause = err }}
-	tr.cut()
+	tr.late.Store(true)
+	tr.expire()
 	assert.True(t, c.cut)
 	assert.True(t, tr.end())
 	assert.True(t, errors.Is(cause, errIdle))
-	_, _, err := tr.Hijack()
+	_, _, err = tr.Hijack()
 	assert.ErrorIs(t, err, errIdle)
 }

@@ -137,13 +137,8 @@ func (l *load) checkCounts(name string, s *server) {
 
 // row returns a row of the table.
 func (l *load) row(name string) table.Row {
-	row := table.Row{name, figures.Comma(int(l.total())), figures.Comma(int(l.answered.Load())), figures.Comma(int(l.tooLate.Load())),
-		figures.Comma(int(l.refused.Load())), figures.Comma(int(l.delayed.Load()))}
-	for _, p := range []float64{50, 99, 100} {
-		row = append(row, figures.Millis(l.quick.At(p)))
-	}
-	for _, p := range []float64{50, 99, 100} {
-		row = append(row, figures.Millis(l.late.At(p)))
-	}
-	return row
+	return table.Row{name, figures.Comma(int(l.total())), figures.Comma(int(l.answered.Load())), figures.Comma(int(l.tooLate.Load())),
+		figures.Comma(int(l.refused.Load())), figures.Comma(int(l.delayed.Load())),
+		figures.Millis(l.quick.At(50)), figures.Millis(l.quick.At(99)), figures.Millis(l.quick.At(100)),
+		figures.Millis(l.late.At(50)), figures.Millis(l.late.At(99)), figures.Millis(l.late.At(100))}
 }

@@ -93,14 +93,12 @@ func (s *server) waiting(w http.ResponseWriter, r *http.Request) {
 // waitFor waits for the end of the request, but at most for s.maxWait, so that nothing hangs
 // without a deadline.
 func (s *server) waitFor(r *http.Request) {
-	timeout := time.NewTimer(s.maxWait)
-	defer timeout.Stop()
 	select {
 	case <-r.Context().Done():
 		if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 			s.expired.Inc()
 		}
-	case <-timeout.C:
+	case <-time.After(s.maxWait):
 	}
 }
 
@@ -137,12 +135,10 @@ func (s *server) upstream(w http.ResponseWriter, r *http.Request) {
 // wait is the handler of the second server. Its context has no deadline; it is done when the first
 // server closes the connection.
 func (s *server) wait(w http.ResponseWriter, r *http.Request) {
-	timeout := time.NewTimer(s.maxWait)
-	defer timeout.Stop()
 	select {
 	case <-r.Context().Done():
 		s.upstreams.Inc()
-	case <-timeout.C:
+	case <-time.After(s.maxWait):
 		w.WriteHeader(http.StatusNoContent)
 	}
 }

@@ -97,7 +97,7 @@ func (u *uploads) send(ctx context.Context, cfg config, address string, stalls b
 	}
 	end := time.Now()
 	if ctx.Err() == nil { // not interrupted
-		u.check(cfg.timeout, stalls, end.Sub(begin), end.Sub(last), string(answer), err, faults)
+		u.check(cfg.timeout+cfg.timeout/4, stalls, end.Sub(begin), end.Sub(last), string(answer), err, faults)
 	}
 }
 
@@ -111,9 +111,9 @@ func answerOf(c net.Conn) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// check checks the end of an upload. took is the time since its beginning, quiet the time since its
-// last piece. On a machine that stalls, the server may have read only the header. So a cut is
-// certainly early only if took is less than the timeout.
+// check checks the end of an upload, which idle cuts after timeout. took is the time since its
+// beginning, quiet the time since its last piece. On a machine that stalls, the server may have
+// read only the header. So a cut is certainly early only if took is less than the timeout.
 func (u *uploads) check(timeout time.Duration, stalls bool, took, quiet time.Duration, answer string, err error, faults *fault.List) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -137,14 +137,9 @@ func (u *uploads) check(timeout time.Duration, stalls bool, took, quiet time.Dur
 // print prints the figures.
 func (u *uploads) print(w io.Writer, n int) {
 	t := figures.Table(w, 2, 8, "idle timeout by", "uploads", "answered", "cut", "delayed", "lateness of cut p50", "p99", "max")
-	row := table.Row{"the wheel", figures.Comma(n)}
-	for _, count := range []int64{u.answered.Load(), u.cut.Load(), u.delayed.Load()} {
-		row = append(row, figures.Comma(int(count)))
-	}
-	for _, p := range []float64{50, 99, 100} {
-		row = append(row, figures.Millis(u.late.At(p)))
-	}
-	t.AppendRow(row)
+	t.AppendRow(table.Row{"the wheel", figures.Comma(n),
+		figures.Comma(int(u.answered.Load())), figures.Comma(int(u.cut.Load())), figures.Comma(int(u.delayed.Load())),
+		figures.Millis(u.late.At(50)), figures.Millis(u.late.At(99)), figures.Millis(u.late.At(100))})
 	t.Render()
 }
 
