@@ -122,7 +122,7 @@ bench-std: ## measure the ratios to time.AfterFunc, into benchmarks/std.txt, and
 	go -C benchmarks run ./cmd/ratios <benchmarks/std.txt
 
 .PHONY: compare
-compare: ## compare with the timers of other libraries, into benchmarks/compare.txt (90 minutes; COMPARE='-quick -impl std,wheel')
+compare: ## compare with the timers of other libraries, into benchmarks/compare.txt (three hours; COMPARE='-quick -impl std,wheel')
 	go -C benchmarks run ./cmd/compare $(COMPARE)
 
 .PHONY: figures

@@ -46,7 +46,7 @@ func TestComparison(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range []string{
 		"Floor", "ArmStop/impl=std/pending=10", "ArmStop/impl=wheel/pending=1k",
-		"Fill/impl=siddontang/pending=10", "Fill/impl=wheel/pending=1k",
+		"Fill/impl=std/pending=10", "Fill/impl=wheel/pending=1k",
 	} {
 		assert.Len(t, m.Values[results.Series{Benchmark: results.Parse(name).String(), Unit: "sec/op"}], 2, name)
 	}

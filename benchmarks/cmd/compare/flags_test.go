@@ -47,7 +47,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		args []string
 		want []string // substrings of the message: the value, the option, what is accepted
 	}{
-		{[]string{"-impl", "std,heap"}, []string{`"heap"`, "-impl", "one of std, wheel, wheel-100ms, timeouts, manual, gozero, gozero-100ms, gost, siddontang, russellluo, russellluo-100ms, antlabs, rfyiamcool, rfyiamcool-100ms, ouqiang"}},
+		{[]string{"-impl", "std,heap"}, []string{`"heap"`, "-impl", "one of std, wheel, wheel-100ms, timeouts, manual, gozero, gozero-100ms, gost, siddontang, siddontang-100ms, russellluo, russellluo-100ms, antlabs, rfyiamcool, rfyiamcool-100ms, ouqiang"}},
 		{[]string{"-impl", ""}, []string{`""`, "-impl", "one of std, wheel"}},
 		{[]string{"-workload", "Sleep"}, []string{`"Sleep"`, "-workload", "one of ArmStop, Postpone"}},
 		{[]string{"-pending", "1k,many"}, []string{`"many"`, "-pending", "a number from 1 to 100M, such as 500, 10k or 1M"}},

@@ -38,7 +38,7 @@ func (j job) missing() string {
 	if j.isFloor() {
 		return ""
 	}
-	return j.workload.Missing(j.subject.Traits, j.pending)
+	return j.workload.Missing(j.subject.Traits)
 }
 
 // plan lists the jobs of one run. Jobs that are compared with each other run one after another.

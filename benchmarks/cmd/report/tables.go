@@ -196,8 +196,8 @@ func newTable(header table.Row) table.Writer {
 
 // mistakeKinds are the mistakes that workloads count.
 var mistakeKinds = []struct{ unit, title string }{
-	{"early", "early"}, {notRun, "not run"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
-	{"false-stop", "not run although Stop returned false"},
+	{"early", "early"}, {notRun, "not run within five seconds"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
+	{"false-stop", "not run, although Stop returned false"},
 }
 
 // mistakes returns the table of mistakes, with the worst run of each. It returns "" if Exact was

@@ -28,6 +28,7 @@ func TestConformance(t *testing.T) {
 	conforms(t, GoZero.AtCoarseTick())
 	conforms(t, Gost)
 	conforms(t, Siddontang)
+	conforms(t, Siddontang.AtCoarseTick())
 	conforms(t, RussellLuo)
 	conforms(t, RussellLuo.AtCoarseTick())
 	conforms(t, Antlabs)
@@ -59,7 +60,7 @@ func conformsTo[H any](t *testing.T, i Implementation[H], resets bool) {
 			t.Skip(i.Unsupported)
 		}
 		c := &calls{}
-		timers, err := i.Open(Config{Horizon: far + time.Second, Resets: resets, Fire: c.call})
+		timers, err := i.Open(Config{Tick: i.Tick, Horizon: far + time.Second, Resets: resets, Fire: c.call})
 		require.NoError(t, err)
 		defer timers.Close()
 		for id := range uint64(100) {

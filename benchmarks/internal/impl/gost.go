@@ -14,10 +14,15 @@ var Gost = Implementation[*gxtime.Timer]{
 	Traits: Traits{
 		Name: "gost", Title: "gost gxtime.TimerWheel", Module: "github.com/dubbogo/gost",
 		Tick: 10 * time.Millisecond, Stop: MayDrop, Reset: MayDrop,
+		Population: "queues adds, and another goroutine makes the timers later",
 		Note: "fixed tick; drops adds, stops and resets if too many requests wait (an add reports that, and the adapter " +
-			"retries it; stops and resets do not report it)",
+			"retries it; stops and resets do not report it); the adapter waits for the first ticks",
 	},
-	Open: func(Config) (Timers[*gxtime.Timer], error) { return gost{gxtime.NewTimerWheel()}, nil },
+	Open: func(Config) (Timers[*gxtime.Timer], error) {
+		w := gxtime.NewTimerWheel()
+		time.Sleep(50 * time.Millisecond) // before the first tick its clock shows the start of the process
+		return gost{w}, nil
+	},
 }
 
 type gost struct{ w *gxtime.TimerWheel }

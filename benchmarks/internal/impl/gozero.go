@@ -1,7 +1,6 @@
 package impl
 
 import (
-	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -14,11 +13,11 @@ var GoZero = Implementation[uint64]{
 	Traits: Traits{
 		Name: "gozero", Title: "go-zero collection.TimingWheel", Module: "github.com/zeromicro/go-zero",
 		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult,
-		Note: "tick, and slots for a minute, chosen by the adapter; runs the callbacks of a tick one after another",
+		Note: "tick, and slots for a minute, chosen by the adapter; runs the callbacks of a tick one after another, so the adapter starts a " +
+			"goroutine for each",
 	},
 	Open: func(c Config) (Timers[uint64], error) {
-		tick := cmp.Or(c.Tick, time.Millisecond)
-		tw, err := collection.NewTimingWheel(tick, int(time.Minute/tick), func(_, f any) { f.(func())() })
+		tw, err := collection.NewTimingWheel(c.Tick, int(time.Minute/c.Tick), func(_, f any) { go f.(func())() })
 		return &goZero{tw: tw}, err
 	},
 }

@@ -29,7 +29,7 @@ type Timers[H any] interface {
 // Config holds the parameters of Open.
 type Config struct {
 	Horizon time.Duration   // no timer is armed further ahead
-	Tick    time.Duration   // 0: Traits.Tick; ignored if the tick cannot be chosen
+	Tick    time.Duration   // Traits.Tick
 	Resets  bool            // the caller may call Reset
 	Fire    func(id uint64) // called for each expired value, by an implementation that keeps values
 }
@@ -68,7 +68,7 @@ type Traits struct {
 	Reset       Support
 	Manual      bool   // the caller moves the clock: nothing fires by itself
 	Values      bool   // keeps values, and hands them over in batches
-	MaxTimers   int    // largest number of timers that the workloads try; 0: any number
+	Population  string // why adds and pending timers cannot be measured, or ""
 	Unsupported string // why it cannot run on this machine, or ""
 	Note        string
 }
@@ -79,16 +79,10 @@ type Implementation[H any] struct {
 	Open func(Config) (Timers[H], error)
 }
 
-// AtCoarseTick returns i with a tick of 100 ms. With that tick every library keeps up with its
-// ticker on a busy machine.
+// AtCoarseTick returns i with a tick of 100 ms. With that tick most libraries keep up with their
+// tickers on a busy machine.
 func (i Implementation[H]) AtCoarseTick() Implementation[H] {
-	const tick = 100 * time.Millisecond
-	open := i.Open
-	i.Open = func(c Config) (Timers[H], error) {
-		c.Tick = tick
-		return open(c)
-	}
 	i.Note = "as `" + i.Name + "`, with another tick"
-	i.Name, i.Tick, i.Coarse = i.Name+"-100ms", tick, true
+	i.Name, i.Tick, i.Coarse = i.Name+"-100ms", 100*time.Millisecond, true
 	return i
 }

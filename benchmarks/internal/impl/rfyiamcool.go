@@ -1,7 +1,6 @@
 package impl
 
 import (
-	"cmp"
 	"time"
 
 	timewheel "github.com/rfyiamcool/go-timewheel"
@@ -17,11 +16,10 @@ var Rfyiamcool = Implementation[rfyiamcoolHandle]{
 		Name: "rfyiamcool", Title: "rfyiamcool/go-timewheel", Module: "github.com/rfyiamcool/go-timewheel",
 		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult, Unsupported: rfyiamcoolUnsupported(),
 		Note: "tick, and slots for a minute, chosen by the adapter; `Add` and `Remove`, or `AfterFunc` in workloads that " +
-			"reset timers; a goroutine for each callback; has data races",
+			"reset timers; a goroutine for each callback; `Timer` has data races",
 	},
 	Open: func(c Config) (Timers[rfyiamcoolHandle], error) {
-		tick := cmp.Or(c.Tick, time.Millisecond)
-		w, err := timewheel.NewTimeWheel(tick, int(time.Minute/tick))
+		w, err := timewheel.NewTimeWheel(c.Tick, int(time.Minute/c.Tick))
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package impl
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/RussellLuo/timingwheel"
@@ -18,7 +17,7 @@ var RussellLuo = Implementation[*timingwheel.Timer]{
 	},
 	Open: func(c Config) (Timers[*timingwheel.Timer], error) {
 		const slots = 512
-		w := timingwheel.NewTimingWheel(cmp.Or(c.Tick, time.Millisecond), slots)
+		w := timingwheel.NewTimingWheel(c.Tick, slots)
 		w.Start()
 		return russellLuo{w}, nil
 	},

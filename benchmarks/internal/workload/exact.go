@@ -10,7 +10,7 @@ import (
 )
 
 // In the workload Exact one timer in four is stopped about when it is due, one is reset well before
-// its deadline, and two are left alone.
+// its deadline, and two are left alone. Calls that may be dropped are not made.
 const (
 	exactFirst     = 300 * time.Millisecond
 	exactMargin    = 2 * time.Millisecond   // Stop comes this close to the deadline
@@ -43,7 +43,7 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 		}
 	}
 	fs := functions(p.Pending, i.Values, fire)
-	timers, err := i.Open(impl.Config{Horizon: exactFirst + over + time.Second, Resets: true, Fire: fire})
+	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: exactFirst + over + time.Second, Resets: true, Fire: fire})
 	if err != nil {
 		return Result{}, err
 	}
@@ -55,9 +55,9 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 		jitter := time.Duration(rng.below(int(2*exactMargin+i.Tick))) - exactMargin
 		t.due = time.Since(begin) + delay
 		switch {
-		case id%4 == 2 && i.Stop.Callable():
+		case id%4 == 2 && i.Stop > impl.MayDrop:
 			t.actAt, t.stopped = t.due+jitter, true
-		case id%4 == 3 && i.Reset.Callable():
+		case id%4 == 3 && i.Reset > impl.MayDrop:
 			t.actAt = t.due - exactResetLead
 		}
 		t.handle = timers.After(delay, uint64(id), f)

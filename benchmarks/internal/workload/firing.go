@@ -58,7 +58,7 @@ func tryArmBurst[H any](i impl.Implementation[H], p Params, n int, lead time.Dur
 		b.Call(id)
 	}
 	fs := functions(n, i.Values, fire)
-	timers, err := i.Open(impl.Config{Horizon: max(lead, addedFor) + time.Second, Fire: fire})
+	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: max(lead, addedFor) + time.Second, Fire: fire})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -137,7 +137,7 @@ func armDuringBurst[H any](i impl.Implementation[H], p Params) (Result, error) {
 // others, which block until it has run. The quick one is armed last.
 func blocked[H any](i impl.Implementation[H], p Params) (Result, error) {
 	const rounds, lead = 5, 50 * time.Millisecond
-	timers, err := i.Open(impl.Config{Horizon: time.Second})
+	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: time.Second})
 	if err != nil {
 		return Result{}, err
 	}
@@ -204,7 +204,7 @@ func spread[H any](i impl.Implementation[H], p Params) (Result, error) {
 		all.Call(id)
 	}
 	fs := functions(n, i.Values, fire)
-	timers, err := i.Open(impl.Config{Horizon: first + over + time.Second, Fire: fire})
+	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: first + over + time.Second, Fire: fire})
 	if err != nil {
 		return Result{}, err
 	}

@@ -38,7 +38,7 @@ type use struct{ stops, resets bool }
 // newPopulation arms p.Pending timers, each with its own closure, and runs a garbage collection.
 func newPopulation[H any](i impl.Implementation[H], p Params, u use) (*population[H], error) {
 	pop := &population[H]{armed: time.Now()}
-	timers, err := i.Open(impl.Config{Horizon: horizon, Resets: u.resets, Fire: func(uint64) { pop.ran.Add(1) }})
+	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Resets: u.resets, Fire: func(uint64) { pop.ran.Add(1) }})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func fill[H any](i impl.Implementation[H], p Params) (Result, error) {
 	rounds := 0
 	start := time.Now()
 	for rounds == 0 || took < p.Time && time.Since(start) < maxFillTime*p.Time {
-		timers, err := i.Open(impl.Config{Horizon: horizon, Fire: func(uint64) { ran.Add(1) }})
+		timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Fire: func(uint64) { ran.Add(1) }})
 		if err != nil {
 			return Result{}, err
 		}

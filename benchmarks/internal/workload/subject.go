@@ -25,6 +25,7 @@ var Subjects = []Subject{
 	newSubject(impl.GoZero.AtCoarseTick()),
 	newSubject(impl.Gost),
 	newSubject(impl.Siddontang),
+	newSubject(impl.Siddontang.AtCoarseTick()),
 	newSubject(impl.RussellLuo),
 	newSubject(impl.RussellLuo.AtCoarseTick()),
 	newSubject(impl.Antlabs),
@@ -81,7 +82,7 @@ func FindSubject(name string) (Subject, bool) {
 // Run runs a workload on the implementation, in this process, and calls emit for each result. A
 // parallel workload has a result for each of p.Procs, another workload has one.
 func (s Subject) Run(w Workload, p Params, emit func(Result)) error {
-	if why := w.Missing(s.Traits, p.Pending); why != "" {
+	if why := w.Missing(s.Traits); why != "" {
 		return fmt.Errorf("%s %s", s.Name, why)
 	}
 	return s.run[w.Name](p, emit)
@@ -94,7 +95,7 @@ const blockedRounds = 3
 func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error), u use) func(impl.Implementation[H], Params) (Result, error) {
 	return func(i impl.Implementation[H], p Params) (Result, error) {
 		open := func(horizon time.Duration, fire func(id uint64)) (bench.Timers[H], error) {
-			return i.Open(impl.Config{Horizon: horizon, Resets: u.resets, Fire: fire})
+			return i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Resets: u.resets, Fire: fire})
 		}
 		r := Result{N: p.Pending}
 		figures, err := run(open, bench.Config{N: p.Pending, Rounds: blockedRounds, Busy: p.Busy, Grace: p.Grace,

@@ -65,31 +65,29 @@ func (r *Result) addFigures(figures []bench.Figure) {
 	}
 }
 
+// lack returns why an implementation cannot run a workload, or "".
+type lack func(impl.Traits) string
+
 // Workload describes one workload.
 type Workload struct {
 	Name        string
 	Description string
-	Parallel    bool                     // it runs on several numbers of processors
-	Fixed       bool                     // the number of timers is part of the workload
-	Ticks       bool                     // it also runs with the coarse ticks
-	Busy        []int                    // numbers of spinning goroutines; may be empty
-	Sizes       []int                    // numbers of timers of a full comparison
-	Quick       []int                    // numbers of timers of a quick comparison
-	lacks       func(impl.Traits) string // why an implementation cannot run it, or ""; may be nil
+	Parallel    bool   // it runs on several numbers of processors
+	Fixed       bool   // the number of timers is part of the workload
+	Ticks       bool   // it also runs with the coarse ticks
+	Busy        []int  // numbers of spinning goroutines; may be empty
+	Sizes       []int  // numbers of timers of a full comparison
+	Quick       []int  // numbers of timers of a quick comparison
+	lacks       []lack // reasons why an implementation cannot run it
 }
 
-// Missing returns why an implementation cannot run the workload with this number of timers, or "".
-func (w Workload) Missing(t impl.Traits, pending int) string {
-	if t.Unsupported != "" {
-		return t.Unsupported
+// Missing returns why an implementation cannot run the workload, or "".
+func (w Workload) Missing(t impl.Traits) string {
+	why := t.Unsupported
+	for _, lack := range w.lacks {
+		why = cmp.Or(why, lack(t))
 	}
-	if t.MaxTimers > 0 && pending > t.MaxTimers {
-		return "needs a goroutine for each timer: too many"
-	}
-	if w.lacks == nil {
-		return ""
-	}
-	return w.lacks(t)
+	return why
 }
 
 const (
@@ -100,41 +98,41 @@ const (
 // All lists the workloads in the order of measurement.
 var All = []Workload{
 	{Name: "ArmStop", Description: "arm a timer for 30 s and stop it",
-		Parallel: true, Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, lacks: lacksStop},
+		Parallel: true, Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksStop}},
 	{Name: "Postpone", Description: "reset a random timer to one hour from now",
-		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: lacksReset},
+		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksReset}},
 	{Name: "Churn", Description: "stop a random timer and arm another one",
-		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: lacksStop},
+		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksStop}},
 	{Name: "Fill", Description: "arm a population of timers, with closures that were allocated before",
-		Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}},
+		Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksPopulation}},
 	{Name: "GC", Description: "a full garbage collection while a population is pending, without its handles",
-		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}},
+		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}, lacks: []lack{lacksPopulation}},
 	{Name: "Burst", Description: "callbacks due at one instant: time from that instant until the last has run",
-		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksFiring},
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksFiring}},
 	{Name: "BurstBlocking", Description: "callbacks due at one instant, which sleep for 1 ms each: time until all have run",
-		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, lacks: lacksFunctions},
+		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, lacks: []lack{lacksFunctions}},
 	{Name: "Blocked", Description: "lateness of a quick callback that is due together with others, which block until it has run",
-		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
+		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: []lack{lacksFunctions}},
 	{Name: "Spread", Description: "callbacks due over two seconds: CPU time for each, and lateness",
-		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksFiring},
+		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksFiring}},
 	{Name: "ArmDuringBurst", Description: "single adds while a burst of timers expires",
-		Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksFiring},
+		Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksFiring, lacksPopulation}},
 	{Name: "Idle", Description: "wake-ups of the process while nothing is due",
-		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: lacksClock},
+		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksClock, lacksPopulation}},
 	{Name: "BusyBlocked", Description: "on busy processors, lateness of a quick callback that is due right after others, which block until it has run",
-		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: lacksFunctions},
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: []lack{lacksFunctions, lacksBusyBlocked}},
 	{Name: "BusyStream", Description: "on busy processors, lateness of 10,000 callbacks per second, which sleep for 5 ms each",
-		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, lacks: lacksFunctions},
+		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, lacks: []lack{lacksFunctions}},
 	{Name: "BusySpread", Description: "on busy processors, lateness of 100,000 quick callbacks per second",
-		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, lacks: lacksFiring},
+		Ticks: true, Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, lacks: []lack{lacksFiring}},
 	{Name: "BusyReschedule", Description: "on busy processors, a reset every 200 µs while 250,000 timers per second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksFiringOr(lacksReset)},
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: []lack{lacksFiring, lacksReset}},
 	{Name: "BusyRearm", Description: "on busy processors, stopping and adding a timer every 200 µs while 250,000 timers per second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: lacksFiringOr(lacksStop)},
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, lacks: []lack{lacksFiring, lacksStop}},
 	{Name: "BusyCallers", Description: "on busy processors, 16 goroutines that stop and add every 200 µs while a million timers per second expire",
-		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, lacks: lacksFiringOr(lacksStop)},
+		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, lacks: []lack{lacksFiring, lacksStop}},
 	{Name: "Exact", Description: "timers due over a second, half of which are stopped or reset",
-		Ticks: true, Sizes: []int{100 * k}, Quick: []int{10 * k}, lacks: lacksFiring},
+		Ticks: true, Sizes: []int{100 * k}, Quick: []int{10 * k}, lacks: []lack{lacksFiring}},
 }
 
 // Find returns the workload with this name.
@@ -173,17 +171,22 @@ func lacksClock(t impl.Traits) string {
 	return ""
 }
 
+func lacksPopulation(t impl.Traits) string { return t.Population }
+
+// lacksBusyBlocked is for the workload that arms its timers while the processors are busy.
+func lacksBusyBlocked(t impl.Traits) string {
+	if t.Stop == impl.MayDrop {
+		return "drops adds while the processors are busy"
+	}
+	return ""
+}
+
 // lacksFiring is for workloads with deadlines less than a second ahead.
 func lacksFiring(t impl.Traits) string {
 	if t.Seconds {
-		return "takes delays of whole seconds only"
+		return "truncates delays to whole seconds"
 	}
 	return lacksClock(t)
-}
-
-// lacksFiringOr is for workloads in which timers expire during calls for others.
-func lacksFiringOr(other func(impl.Traits) string) func(impl.Traits) string {
-	return func(t impl.Traits) string { return cmp.Or(lacksFiring(t), other(t)) }
 }
 
 func lacksFunctions(t impl.Traits) string {
