@@ -52,7 +52,7 @@ type Options struct {
 	// Name identifies the wheel in [Stats], in a [Call] and in profiles. Defaults to "".
 	Name string
 
-	// Manual makes a wheel without goroutines whose clock stands still: the caller moves it with
+	// Manual makes a wheel without goroutines whose clock moves only when the caller calls
 	// [TimingWheel.Advance]. It is for tests, simulations and event loops.
 	Manual bool
 

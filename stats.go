@@ -32,7 +32,7 @@ type Stats struct {
 	Overdue   time.Duration // time since the first expired timer, or bucket of timers, was due that is not claimed
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
-	Stopped   uint64        // calls to Stop that returned true, and timers of RemoveAll
+	Stopped   uint64        // timers that Stop or RemoveAll removed; not a plan that is stopped during a run
 	Discarded uint64        // timers that were pending when the wheel was stopped
 	Postponed uint64        // moves of deadlines; one to a later deadline counts when the old bucket expires
 	Rejected  uint64        // timers that were not armed because the wheel was stopped

@@ -46,7 +46,7 @@ func (t Timer) isDue() bool {
 	return k == arena.Flushed || k == arena.Placed && (s.config.Manual == nil || t.isCollected())
 }
 
-// Stop stops a pending timer and reports whether it did. The callback then never starts, and what
+// Stop stops a pending timer and reports whether it did. If so, the callback never starts, and what
 // it refers to is released immediately. Stop returns false if the callback has started or is about
 // to start, if the timer or its wheel was stopped before, and for the zero Timer. If several
 // goroutines call Stop concurrently, exactly one call returns true. Stop does not wait for a

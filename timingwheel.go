@@ -58,10 +58,10 @@
 //
 // A timer with a zero or negative duration, or a time that has passed, is due immediately. A
 // duration beyond the clock's range, at most 292 years, never passes. A time with a monotonic
-// reading is used as it is. For a time without one, such as a date, the wall clock is read once, by
-// the call: later steps of the wall clock move no timer. While a machine is suspended, Linux's
-// monotonic clock stands still, and timers are late by that time. Only the runs of a plan follow
-// the wall clock, if its [Scheduler] returns dates.
+// reading is used as it is. A time without one, a wall-clock time, is converted once, by the call:
+// later steps of the wall clock move no timer. While a machine is suspended, Linux's monotonic
+// clock stops, and timers are late by that time. Only the runs of a plan follow the wall clock, if
+// its [Scheduler] returns wall-clock times.
 //
 // # Concurrency
 //
@@ -75,11 +75,11 @@
 // # When not to use it
 //
 //   - For a handful of timers, use [time.AfterFunc].
-//   - For callbacks that must start within less than a tick of their deadline, use
-//     [time.AfterFunc]. The tick is 1 ms by default and 50 µs at least.
-//   - For timers that must survive the process, use module durable of this repository.
-//   - For timers that must follow steps of the wall clock within less than a minute, compare dates
-//     with [time.Now]. Plans follow them within a minute, see [Scheduler].
+//   - For callbacks that must start within a tick of their deadlines, use [time.AfterFunc]. The
+//     tick is 1 ms by default and 50 µs at least.
+//   - For timers that must outlive the process, use module durable of this repository.
+//   - For timers that must follow steps of the wall clock within less than a minute, compare times
+//     with [time.Now]. Plans follow a forward step within a minute: see [Scheduler].
 //
 // # Testing
 //

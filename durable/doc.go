@@ -26,7 +26,7 @@
 //     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
 //   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put its name into
 //     the message.
-//   - The queue is no workflow engine: a handler enqueues the next step. It keeps no results: a
+//   - The queue is not a workflow engine: a handler enqueues the next step. It keeps no results: a
 //     handler stores them under the message id. It has no priorities: urgent messages get their own
 //     queue and consumers.
 //

@@ -45,7 +45,8 @@ func errorRows(t *testing.T) string {
 	opening, link := regexp.MustCompile(`^Err\w+ (means that|is) `), regexp.MustCompile(`\[([\w.]+)\]`)
 	var b strings.Builder
 	ast.Inspect(file, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok && v.Names[0].IsExported() && v.Doc != nil {
+		if v, ok := n.(*ast.ValueSpec); ok && v.Names[0].IsExported() {
+			require.NotNil(t, v.Doc, v.Names[0].Name)
 			meaning := opening.ReplaceAllString(strings.Join(strings.Fields(v.Doc.Text()), " "), "")
 			meaning = link.ReplaceAllString(strings.ToUpper(meaning[:1])+meaning[1:], "`$1`")
 			b.WriteString("| `" + v.Names[0].Name + "` | " + meaning + " |\n")

@@ -18,14 +18,14 @@ var (
 	// ErrDuplicate means that a queued or dead message has this id.
 	ErrDuplicate = errors.New("a message with this id already exists")
 
-	// ErrDead is the [ErrDuplicate] of a dead letter, which is not delivered: see [Queue.Replay]
-	// and Message.Replace.
+	// ErrDead means that a dead letter has this id. It wraps [ErrDuplicate]. See [Queue.Replay] and
+	// Message.Replace.
 	ErrDead = fmt.Errorf("%w as a dead letter, which Replay delivers and Replace replaces", ErrDuplicate)
 
 	// ErrNotFound means that the message does not exist.
 	ErrNotFound = driver.ErrNotFound
 
-	// ErrInUse means that a queue has consumers. See [DeleteQueue].
+	// ErrInUse means that the queue still has consumers. See [DeleteQueue].
 	ErrInUse = errors.New("the queue has consumers")
 
 	// ErrNoQueue means that the queue does not exist in the store. See Options.Existing and
@@ -40,8 +40,8 @@ var (
 	ErrLeaseLost = errors.New("the lease has expired, or the delivery was already settled")
 
 	// ErrInterrupted means that [Queue.Cancel] with [Interrupt] has cancelled the message during
-	// its delivery. It is the cause of the end of the handler's context. [Delivery.Extend] returns
-	// it after it has extended the lease.
+	// its delivery. It is the cause with which the handler's context ends. [Delivery.Extend]
+	// returns it after it has extended the lease.
 	ErrInterrupted = errors.New("the message was cancelled during its delivery")
 
 	// ErrBusy means that too many calls are waiting for the store. The call was not sent. See
@@ -85,9 +85,9 @@ var (
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrOutcomeUnknown means that a call to change a message may have taken effect: its context
-	// has ended, the store is unreachable, or the queue was closed. On a server it may still do so
-	// until Options.RetryFor (at least ten seconds) has passed. Without ErrOutcomeUnknown a failed
-	// call has changed nothing. Methods for several messages say how many have changed.
+	// has ended, the store is unreachable, or the queue was closed. On a server the call may take
+	// effect until Options.RetryFor (at least ten seconds) has passed. Without ErrOutcomeUnknown, a
+	// failed call has changed nothing. Methods for several messages report which or how many.
 	ErrOutcomeUnknown = errors.New("the call may have taken effect")
 )
 

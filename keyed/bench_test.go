@@ -14,8 +14,13 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// The benchmarks of docs/keyed.md are named BenchmarkX/impl=…/pending=…/key=…/procs=…, so that
-// benchstat can pivot on the parts. The implementations are:
+// The benchmarks are named BenchmarkX/impl=…/pending=…/key=…/procs=…, so that benchstat can pivot
+// on the parts:
+//
+//	go test -run '^$' -bench 'Load|Touch|DeleteSet' -benchtime 300000x ./keyed
+//	go test -run '^$' -bench 'Fill|Expire' -benchtime 2x ./keyed
+//
+// The implementations are:
 //
 //   - "keyed": Keys.
 //   - "map": Map with values of 8 bytes.

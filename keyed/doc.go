@@ -48,8 +48,7 @@
 // Touch method of a Map takes the lock of the key's bucket, which the key shares with a few others.
 // None of these calls allocates, and neither does expiry. A new key, and each Store, takes one
 // allocation in the map. If K contains no pointers, the garbage collector does not scan the wheel.
-// In the map it follows two pointers per key, and the pointers in K and V. docs/keyed.md names
-// benchmarks.
+// In the map it follows two pointers per key, and the pointers in K and V.
 //
 // # Keys
 //

@@ -59,7 +59,7 @@ func ExampleListener_httpServer() {
 	}
 	server := http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }),
-		ReadHeaderTimeout: 50 * time.Millisecond,
+		ReadHeaderTimeout: 500 * time.Millisecond,
 		WriteTimeout:      10 * time.Second,
 		IdleTimeout:       time.Minute,
 	}

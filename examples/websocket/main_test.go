@@ -64,8 +64,7 @@ func relay(from, to net.Conn) {
 }
 
 // A silent client is closed when the timeout and a quarter of it have passed since its last pong,
-// exactly up to a tick.
-// The other clients stay.
+// and at most three ticks later. The other clients stay.
 func TestServerClosesOnlySilentClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tick = time.Millisecond

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,12 +50,13 @@ func declaresAll(fset *token.FileSet, program *ast.File) bool {
 	imports := ""
 	for _, i := range file.Imports {
 		if i.Name != nil {
-			imports += i.Name.Name
+			imports += " " + i.Name.Name
 		}
-		imports += i.Path.Value
+		imports += " " + i.Path.Value
 	}
+	imported := strings.FieldsFunc(imports, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' })
 	return !slices.ContainsFunc(file.Unresolved, func(id *ast.Ident) bool {
-		return types.Universe.Lookup(id.Name) == nil && !strings.Contains(imports, id.Name)
+		return types.Universe.Lookup(id.Name) == nil && !slices.Contains(imported, id.Name)
 	})
 }
 

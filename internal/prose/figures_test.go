@@ -1,6 +1,7 @@
 package prose
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -220,8 +221,8 @@ func digits(v float64) string {
 		decimals = 1
 	}
 	text := strconv.FormatFloat(v, 'f', decimals, 64)
-	if decimals == 0 && math.Abs(v) >= 1000 {
-		text = text[:len(text)-3] + "," + text[len(text)-3:]
+	for i := len(text) - 3; decimals == 0 && i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
 	return text
 }
@@ -231,11 +232,11 @@ func TestFiguresAreQuotedAsMediansAndRanges(t *testing.T) {
 	sections := parseFigures("commit: abc\ncommand: first\nBenchmarkX/impl=wheel/pending=1M/procs=1 1 100 ns/op 26.5 B/timer\n" +
 		"BenchmarkX/impl=wheel/pending=1M/procs=2-2 1 60 ns/op\n\ncommit: def\nmodule-a: path v1.2.3\n" +
 		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 97.32 ns/op 26.5 B/timer\nBenchmarkX/impl=wheel/pending=1M/procs=1 1 2 ns/op\n" +
-		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 300 ns/op\nBenchmarkY/impl=b-2 1 24572 early 1600 late-ms\nBenchmarkY/impl=b-2 1 0 early 1600 late-ms\n" +
+		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 300 ns/op\nBenchmarkY/impl=b-2 1 24572 early 1600 late-ms\nBenchmarkY/impl=b-2 1 0 early 1600 late-ms\nBenchmarkZ/impl=b 1 1234567 calls\n" +
 		"--- FAIL: BenchmarkY/impl=a: timeout after 5s\n--- SKIP: BenchmarkX/impl=a: cannot\n")
 	for name, want := range map[string]string{
 		"X/pending=1M/procs=1 ns/op": "97.3–100 ns", "X/impl=wheel/procs=1 B/timer": "26.5 B", "X/procs=2 ns/op": "60 ns",
-		"Y/impl=b early": "24,572", "Y late-ms": "1.60 s", "Y/impl=a early": "timeout", "X/impl=a ns/op": "n/a",
+		"Y/impl=b early": "24,572", "Z/impl=b calls": "1,234,567", "Y late-ms": "1.60 s", "Y/impl=a early": "timeout", "X/impl=a ns/op": "n/a",
 		"commit": "abc and def", "module-a": "v1.2.3",
 	} {
 		got, err := lookUp(sections, name)
@@ -259,7 +260,9 @@ func TestFiguresAreRecent(t *testing.T) {
 	if *release {
 		report = t.Error
 	}
-	for _, s := range parseFigures(read(t, figuresFile)) {
+	sections := parseFigures(read(t, figuresFile))
+	require.NotEmpty(t, sections)
+	for _, s := range sections {
 		commit, isDirty := strings.CutSuffix(s.config["commit"], "-dirty")
 		if isDirty {
 			report("WARNING: measured with uncommitted changes:", s.config["command"])
@@ -280,6 +283,9 @@ func TestFiguresAreRecent(t *testing.T) {
 // package that it imports.
 func engineCommits(t *testing.T, commit string) (int, error) {
 	t.Helper()
+	if commit == "" {
+		return 0, errors.New("no commit")
+	}
 	list := exec.Command("go", "list", "-deps", ".")
 	list.Dir = root
 	packages, err := list.Output()

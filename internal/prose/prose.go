@@ -116,7 +116,7 @@ func (c *checker) file(name string) error {
 		return c.goFile(name)
 	case strings.HasSuffix(name, ".md"):
 		return c.markdownFile(name)
-	case name == "Makefile" || name == ".ci/run" || strings.HasSuffix(name, ".lua") || strings.HasSuffix(name, ".js"):
+	case name == "Makefile" || strings.HasPrefix(name, ".ci/") || strings.HasSuffix(name, ".lua") || strings.HasSuffix(name, ".js"):
 		return c.scriptFile(name)
 	}
 	return nil

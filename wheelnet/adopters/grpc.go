@@ -58,9 +58,11 @@ type grpcIdleConn struct {
 
 func (c *grpcIdleConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && !c.idle.Touch() && !c.closed.Load() {
+	if n > 0 && !c.idle.Touch() {
 		c.stop()
-		c.idle.Reset(c.timeout)
+		if c.idle.Reset(c.timeout); c.closed.Load() {
+			c.stop() // Close came meanwhile
+		}
 	}
 	return n, err
 }
@@ -79,10 +81,7 @@ func (c *grpcIdleConn) Close() error {
 // GRPCTimeout returns an interceptor that limits each unary call by a client. A call that has an
 // earlier deadline keeps it.
 func GRPCTimeout(tw *timingwheel.TimingWheel, timeout time.Duration) grpc.UnaryClientInterceptor {
-	return func(
-		ctx context.Context, method string, request, reply any,
-		conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
-	) error {
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		ctx, cancel := tw.WithTimeout(ctx, timeout)
 		defer cancel()
 		return invoke(ctx, method, request, reply, conn, options...)

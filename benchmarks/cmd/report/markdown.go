@@ -20,7 +20,7 @@ describes the method and the workloads.
 const legend = `In parentheses: the ratio to ` + "`time.AfterFunc`" + ` (` + "`std`" + `) in the same runs.
 
 - ` + "`n/a`" + `: not run on this implementation. The reason is below the table.
-- ` + "`timeout`" + `: the process was killed after the time limit, or an earlier one with as many or fewer timers was.
+- ` + "`timeout`" + `: the process was killed after the time limit, or one with as many or fewer timers was.
 - ` + "`failed`" + `: the workload failed. The reason is below the table.
 - ` + "`not run`" + `: some timers had not run five seconds (` + "`-quick`" + `: less) after the last one that did.
 - ` + "`–`" + `: not measured.
