@@ -270,6 +270,6 @@ func (p *partitionClaimer) wait(ctx context.Context) (changed bool) {
 	p.mu.Lock()
 	left := time.Until(p.next)
 	p.mu.Unlock()
-	// A due claim uses no timer: several in a synctest bubble would crash the race detector.
+	// A due claim uses no timer: several due timers of a synctest bubble crash the race detector.
 	return left > 0 && waitFor(p.earlier, left, ctx.Done())
 }

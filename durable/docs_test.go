@@ -42,7 +42,7 @@ func errorRows(t *testing.T) string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, parser.ParseComments)
 	require.NoError(t, err)
-	opening, link := regexp.MustCompile(`^Err\w+ (means that|is) `), regexp.MustCompile(`\[([\w.]+)\]`)
+	opening, link := regexp.MustCompile(`^Err\w+ means that `), regexp.MustCompile(`\[([\w.]+)\]`)
 	var b strings.Builder
 	ast.Inspect(file, func(n ast.Node) bool {
 		if v, ok := n.(*ast.ValueSpec); ok && v.Names[0].IsExported() {

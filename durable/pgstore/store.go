@@ -258,7 +258,7 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // closes a connection whose transaction is open or has failed; the server then ends it
+	defer conn.Release() // closes the connection if its transaction is open or has failed; the server then rolls back
 	for i, add := range stages {
 		var p pipeline
 		if i == 0 {

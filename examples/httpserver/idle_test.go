@@ -95,7 +95,7 @@ func TestUploadWhoseBytesWaitIsNotCut(t *testing.T) {
 	require.NoError(t, err)
 	defer tw.Stop()
 	start := tw.Now()
-	read := make(chan error, 10) // at most six reads
+	read := make(chan error, 5) // one for each read
 	s := httptest.NewServer(idle(tw, timeout, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var err error
 		for err == nil {
@@ -225,6 +225,7 @@ func TestCutAfterTheEndDoesNothing(t *testing.T) {
 	tr.touch(1, nil)
 	tr.expire()
 	assert.False(t, c.cut)
+	assert.False(t, tr.late.Load(), "the whole timeout has begun again")
 	assert.False(t, tr.end())
 	assert.Zero(t, tw.Len())
 
@@ -233,6 +234,7 @@ func TestCutAfterTheEndDoesNothing(t *testing.T) {
 	tr.late.Store(true)
 	tr.expire()
 	assert.True(t, c.cut)
+	tr.touch(1, nil) // arms nothing
 	assert.True(t, tr.end())
 	assert.True(t, errors.Is(cause, errIdle))
 	_, _, err = tr.Hijack()

@@ -33,7 +33,7 @@ type uploads struct {
 	answered atomic.Int64
 	cut      atomic.Int64
 	delayed  atomic.Int64      // cut while the client was sending: the machine was too busy
-	late     *latency.Recorder // from the idle timeout until the client saw the cut
+	late     *latency.Recorder // from the end of the idle timeout and its quarter until the client saw the cut
 }
 
 // runUploads runs slow clients against a server with an idle timeout.

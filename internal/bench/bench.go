@@ -37,7 +37,7 @@ type Config struct {
 	N      int           // timers that are due during the measurement; with BusyBlocked, in each round
 	Rounds int           // rounds of BusyBlocked
 	Busy   int           // spinning goroutines
-	Grace  time.Duration // a due timer counts as lost if no timer has run for this time
+	Grace  time.Duration // a due timer counts as not run if no timer has run for this time
 
 	// KeepGarbage skips the garbage collection before the measurement. It is for tests that run
 	// many workloads concurrently.

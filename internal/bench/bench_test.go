@@ -89,7 +89,7 @@ func TestWorkloadsReturnTheirFigures(t *testing.T) {
 	}
 }
 
-func TestLostTimersAreCountedAndHaveNoLateness(t *testing.T) {
+func TestTimersThatDoNotRunAreCountedAndHaveNoLateness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := openFaulty(func(id uint64, f func()) {
 			if id%4 > 0 {

@@ -89,6 +89,7 @@ func TestExampleThatNeedsAnotherFileIsFound(t *testing.T) {
 		{head + "func help() {}\n\nfunc Example() { help(); fmt.Println(1) }\n", ""},
 		{head + "func ExampleT() { help(); fmt.Println(1) }\n", "a_test.go: ExampleT"},
 		{head + "func help() { more() }\n\nfunc ExampleT_m() { help(); fmt.Println(1) }\n", "a_test.go: ExampleT_m"},
+		{head + "func help() { mt() }\n\nfunc ExampleT_m() { help(); fmt.Println(1) }\n", "a_test.go: ExampleT_m"},
 		{"package p\n\nfunc ExampleT() {}\n", "a_test.go: ExampleT"},
 	} {
 		found, err := incomplete("a_test.go", []byte(test.text))

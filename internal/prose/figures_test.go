@@ -141,14 +141,20 @@ func lookUp(sections []section, name string) (string, error) {
 		}
 		var found []string
 		for _, n := range s.names {
-			if isPart(benchmark, n) && s.values[n][unit] != nil {
-				found = append(found, n)
-				if mistakes[unit] {
-					figures = append(figures, slices.Max(s.values[n][unit]))
-				} else {
-					figures = append(figures, median(s.values[n][unit]))
-				}
+			v := s.values[n][unit]
+			switch {
+			case !isFigure || !isPart(benchmark, n):
+				continue
+			case !mistakes[unit] && slices.ContainsFunc(s.values[n]["not-run"], func(v float64) bool { return v > 0 }):
+				words = append(words, "not run")
+			case v == nil:
+				continue
+			case mistakes[unit]:
+				figures = append(figures, slices.Max(v))
+			default:
+				figures = append(figures, median(v))
 			}
+			found = append(found, n)
 		}
 		if len(found) > 1 {
 			return "", fmt.Errorf("%q may be any of %v", name, found)
@@ -232,11 +238,11 @@ func TestFiguresAreQuotedAsMediansAndRanges(t *testing.T) {
 	sections := parseFigures("commit: abc\ncommand: first\nBenchmarkX/impl=wheel/pending=1M/procs=1 1 100 ns/op 26.5 B/timer\n" +
 		"BenchmarkX/impl=wheel/pending=1M/procs=2-2 1 60 ns/op\n\ncommit: def\nmodule-a: path v1.2.3\n" +
 		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 97.32 ns/op 26.5 B/timer\nBenchmarkX/impl=wheel/pending=1M/procs=1 1 2 ns/op\n" +
-		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 300 ns/op\nBenchmarkY/impl=b-2 1 24572 early 1600 late-ms\nBenchmarkY/impl=b-2 1 0 early 1600 late-ms\nBenchmarkZ/impl=b 1 1234567 calls\n" +
+		"BenchmarkX/impl=wheel/pending=1M/procs=1 1 300 ns/op\nBenchmarkY/impl=b-2 1 24572 early 1600 late-ms\nBenchmarkY/impl=b-2 1 0 early 1600 late-ms\nBenchmarkZ/impl=b 1 1234567 calls\nBenchmarkW/impl=b 1 0 not-run 16 late-ms\nBenchmarkW/impl=b 1 9 not-run\n" +
 		"--- FAIL: BenchmarkY/impl=a: timeout after 5s\n--- SKIP: BenchmarkX/impl=a: cannot\n")
 	for name, want := range map[string]string{
 		"X/pending=1M/procs=1 ns/op": "97.3–100 ns", "X/impl=wheel/procs=1 B/timer": "26.5 B", "X/procs=2 ns/op": "60 ns",
-		"Y/impl=b early": "24,572", "Z/impl=b calls": "1,234,567", "Y late-ms": "1.60 s", "Y/impl=a early": "timeout", "X/impl=a ns/op": "n/a",
+		"Y/impl=b early": "24,572", "Z/impl=b calls": "1,234,567", "W late-ms": "not run", "W not-run": "9", "Y late-ms": "1.60 s", "Y/impl=a early": "timeout", "X/impl=a ns/op": "n/a",
 		"commit": "abc and def", "module-a": "v1.2.3",
 	} {
 		got, err := lookUp(sections, name)

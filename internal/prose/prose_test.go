@@ -32,7 +32,7 @@ func TestEachRuleFindsItsFault(t *testing.T) {
 		{"wide comment", "a.go", "package a\n\n// " + wide + "\n", "a.go:3: columns: 108 columns; there must be at most 100"},
 		{"tabs count", "a.go", "package a\n\nfunc f() {\n\t// " + wide[:93] + "\n\t// " + wide[:94] + "x\n}\n", "a.go:5: columns: 102 columns; there must be at most 100"},
 		{"wide paragraph", "a.md", "a\n\n" + wide + "\n", "a.md:3: columns: 105 columns; there must be at most 100"},
-		{"wide comment of a script", ".ci/run", "#!/bin/sh\n# " + wide + "\n", ".ci/run:2: columns: 107 columns; there must be at most 100"},
+		{"wide comment of a script", ".ci/release", "#!/bin/sh\n# " + wide + "\n", ".ci/release:2: columns: 107 columns; there must be at most 100"},
 		{"word in a comment", "a.go", "package a // " + who + "\n", "a.go:1: words: " + who + advice},
 		{"word in a string", "a.go", "package a\n\nvar x = \"" + who + " waits\"\n", "a.go:3: words: " + who + advice},
 		{"word in Markdown", "a.md", "\n" + who + " waits\n", "a.md:2: words: " + who + advice},

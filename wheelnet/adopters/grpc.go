@@ -61,7 +61,7 @@ func (c *grpcIdleConn) Read(p []byte) (int, error) {
 	if n > 0 && !c.idle.Touch() {
 		c.stop()
 		if c.idle.Reset(c.timeout); c.closed.Load() {
-			c.stop() // Close came meanwhile
+			c.stop() // Close was called meanwhile
 		}
 	}
 	return n, err

@@ -32,7 +32,7 @@ type config struct {
 	command   string // the command line without -o
 }
 
-// grace returns the time without any callback after which due timers count as lost.
+// grace returns the time without any callback after which due timers count as not run.
 func (c config) grace() time.Duration { return min(c.limit/3, 5*time.Second) }
 
 // maxPending timers take some 20 GB, at 200 bytes each.
@@ -65,7 +65,7 @@ func (c *config) setDefaults() {
 		}
 	}
 	set(&c.time, 100*time.Millisecond, 300*time.Millisecond)
-	set(&c.limit, 5*time.Second, 30*time.Second)
+	set(&c.limit, 10*time.Second, 30*time.Second)
 	switch {
 	case c.count == 0 && c.quick:
 		c.count = 1
@@ -76,7 +76,7 @@ func (c *config) setDefaults() {
 
 func options(c *config) []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: about six minutes", Destination: &c.quick},
+		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: about eight minutes", Destination: &c.quick},
 		&cli.BoolFlag{Name: "list", Usage: "print the implementations and workloads and exit", Destination: &c.list},
 		option("impl", "measure only these implementations, a comma-separated list of `names`", &c.subjects, listOf(oneOf(subjectNames()))),
 		option("workload", "run only these workloads, a comma-separated list of `names`", &c.workloads, listOf(oneOf(workloadNames()))),
@@ -86,7 +86,7 @@ func options(c *config) []cli.Flag {
 			listOf(within(1, runtime.NumCPU()))),
 		option("count", "run everything `n` times; default 6, with -quick 1", &c.count, within(1, 100)),
 		option("time", "repeat an operation for this `duration`; default 300ms, with -quick 100ms", &c.time, between(time.Millisecond, time.Minute)),
-		option("limit", "kill a process after this `duration`; default 30s, with -quick 5s", &c.limit, between(100*time.Millisecond, time.Hour)),
+		option("limit", "kill a process after this `duration`; default 30s, with -quick 10s", &c.limit, between(100*time.Millisecond, time.Hour)),
 		&cli.StringFlag{Name: "o", Usage: "write the figures to this `file`; - is standard output", Value: c.output, Destination: &c.output,
 			Validator: func(s string) error {
 				if s == "" {

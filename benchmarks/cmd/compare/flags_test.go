@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, config{
 		quick: true, subjects: subjectNames(), workloads: workloadNames(), procs: processors(runtime.NumCPU()), count: 1,
-		time: 100 * time.Millisecond, limit: 5 * time.Second, output: "-", command: "go -C benchmarks run ./cmd/compare -quick",
+		time: 100 * time.Millisecond, limit: 10 * time.Second, output: "-", command: "go -C benchmarks run ./cmd/compare -quick",
 	}, quick)
 
 	some, ok, err := parse([]string{"compare", "-quick", "-impl", "wheel, STD,wheel", "-workload=gc", "-pending", "5,1k", "-procs", "1",

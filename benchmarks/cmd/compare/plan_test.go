@@ -39,6 +39,8 @@ func TestPlan(t *testing.T) {
 	cfg = config{subjects: subjectNames(), workloads: workloadNames()}
 	full := names(plan(cfg))
 	assert.Contains(t, full, "ArmStop/impl=wheel/pending=10M")
+	assert.Contains(t, full, "BusyStream/impl=wheel-100ms/pending=20k/busy=4")
+	assert.NotContains(t, full, "ArmStop/impl=wheel-100ms/pending=1k")
 	cfg.quick = true
 	quick := names(plan(cfg))
 	assert.NotContains(t, quick, "ArmStop/impl=wheel/pending=10M")

@@ -57,7 +57,7 @@ func markdown(f *figures, drawn []chart, raw string) string {
 	if s := mistakes(f); s != "" {
 		w, _ := workload.Find("Exact")
 		b.WriteString("## Exactness\n\n" + results.Paragraph(fmt.Sprintf("`Exact`: %s, %s in one run. The table shows the worst run. "+
-			"A timer is early if it ran before its deadline, by however little. "+
+			"A timer is early if it ran before its deadline, by however little. `n/a` in a column about Stop: Stop returns no result. "+
 			"The other workloads check every eighth timer if a check costs time.", w.Description, exactSize(f))) + "\n" + s)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"

@@ -113,7 +113,7 @@ func cell(f *figures, workload, impl string, s size, c column) string {
 		return allocated(f, workload, impl, s)
 	}
 	v, measured := f.figure(workload, impl, s, c.unit)
-	if notRun, _ := f.worst(workload, impl, s, notRun); !measured || notRun > 0 {
+	if count, _ := f.worst(workload, impl, s, notRun); !measured || count > 0 {
 		return missing(f, workload, impl, s)
 	}
 	std, comparable := f.figure(workload, "std", s, c.unit)
@@ -137,9 +137,9 @@ func allocated(f *figures, workload, impl string, last size) string {
 // missing returns a word for the reason why a figure is missing.
 func missing(f *figures, workload, impl string, s size) string {
 	o, known := f.outcome(workload, impl, s)
-	notRun, _ := f.worst(workload, impl, s, notRun)
+	count, _ := f.worst(workload, impl, s, notRun)
 	switch {
-	case notRun > 0:
+	case count > 0:
 		return "not run"
 	case !known:
 		return "–"
@@ -196,8 +196,8 @@ func newTable(header table.Row) table.Writer {
 
 // mistakeKinds are the mistakes that workloads count.
 var mistakeKinds = []struct{ unit, title string }{
-	{"early", "early"}, {notRun, "not run within five seconds"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
-	{"false-stop", "not run, although Stop returned false"},
+	{"early", "early"}, {notRun, "did not run"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
+	{"false-stop", "did not run although Stop returned false"},
 }
 
 // mistakes returns the table of mistakes, with the worst run of each. It returns "" if Exact was
@@ -217,13 +217,13 @@ func mistakes(f *figures) string {
 		row := table.Row{"`" + subject.Name + "`"}
 		for _, k := range mistakeKinds {
 			v, measured := f.worst("Exact", subject.Name, s, k.unit)
-			_, any := f.worst("Exact", subject.Name, s, "early")
+			_, ran := f.worst("Exact", subject.Name, s, "early")
 			switch {
 			case measured && v == 0:
 				row = append(row, "0")
 			case measured:
 				row = append(row, fmt.Sprintf("%.0f (%.1f%%)", v, 100*v/float64(s.pending)))
-			case any:
+			case ran:
 				row = append(row, "n/a") // Stop has no result
 			default:
 				row = append(row, missing(f, "Exact", subject.Name, s))

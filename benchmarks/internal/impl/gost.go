@@ -14,7 +14,7 @@ var Gost = Implementation[*gxtime.Timer]{
 	Traits: Traits{
 		Name: "gost", Title: "gost gxtime.TimerWheel", Module: "github.com/dubbogo/gost",
 		Tick: 10 * time.Millisecond, Stop: MayDrop, Reset: MayDrop,
-		Population: "queues adds, and another goroutine makes the timers later",
+		Population: "queues adds, and another goroutine inserts the timers later",
 		Note: "fixed tick; drops adds, stops and resets if too many requests wait (an add reports that, and the adapter " +
 			"retries it; stops and resets do not report it); the adapter waits for the first ticks",
 	},

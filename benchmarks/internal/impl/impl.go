@@ -29,7 +29,7 @@ type Timers[H any] interface {
 // Config holds the parameters of Open.
 type Config struct {
 	Horizon time.Duration   // no timer is armed further ahead
-	Tick    time.Duration   // Traits.Tick
+	Tick    time.Duration   // Traits.Tick; ignored if the tick is fixed
 	Resets  bool            // the caller may call Reset
 	Fire    func(id uint64) // called for each expired value, by an implementation that keeps values
 }
@@ -50,8 +50,8 @@ func (s Support) String() string {
 	return [...]string{"no", "may deadlock", "may be dropped", "no result", "results may be wrong", "yes"}[s]
 }
 
-// Callable reports whether the call exists and always returns.
-func (s Support) Callable() bool { return s > MayDeadlock }
+// Reliable reports whether the call exists, always returns and always takes effect.
+func (s Support) Reliable() bool { return s > MayDrop }
 
 // HasResult reports whether the call returns a result.
 func (s Support) HasResult() bool { return s >= WrongResults }

@@ -28,7 +28,7 @@ var Rfyiamcool = Implementation[rfyiamcoolHandle]{
 	},
 }
 
-// rfyiamcoolHandle has one of its fields.
+// Exactly one field of an rfyiamcoolHandle is set.
 type rfyiamcoolHandle struct {
 	task  *timewheel.Task
 	timer *timewheel.Timer

@@ -13,17 +13,12 @@ var Siddontang = Implementation[struct{}]{
 	Traits: Traits{
 		Name: "siddontang", Title: "siddontang/go timingwheel", Module: "github.com/siddontang/go",
 		Tick: time.Millisecond, Population: "keeps no timers: the adapter's goroutines would be measured",
-		Note: "as many slots as the longest delay needs, because it accepts no longer one; a tick of 10 ms if delays exceed " +
-			"two minutes, because it makes a channel for each slot at the start; returns channels, so the adapter starts a " +
-			"goroutine for each callback",
+		Note: "as many slots as the longest delay needs, because it accepts no longer one; returns channels, so the adapter " +
+			"starts a goroutine for each callback",
 	},
 	Open: func(c Config) (Timers[struct{}], error) {
-		tick := c.Tick
-		if tick == time.Millisecond && c.Horizon > 2*time.Minute {
-			tick *= 10
-		}
-		slots := int(c.Horizon/tick) + 2
-		return siddontang{timingwheel.NewTimingWheel(tick, slots), make(chan struct{})}, nil
+		slots := int(c.Horizon/c.Tick) + 2
+		return siddontang{timingwheel.NewTimingWheel(c.Tick, slots), make(chan struct{})}, nil
 	},
 }
 

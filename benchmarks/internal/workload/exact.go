@@ -13,7 +13,7 @@ import (
 // its deadline, and two are left alone. Calls that may be dropped are not made.
 const (
 	exactFirst     = 300 * time.Millisecond
-	exactMargin    = 2 * time.Millisecond   // Stop comes this close to the deadline
+	exactMargin    = 2 * time.Millisecond   // Stop comes at most this early, and at most this and a tick late
 	exactResetLead = 150 * time.Millisecond // a Reset comes this early
 	exactResetBy   = 300 * time.Millisecond // argument of Reset
 )
@@ -38,9 +38,8 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 	begin := time.Now()
 	fire := func(id uint64) {
 		now := time.Since(begin)
-		if t := &all[id]; t.calls.Add(1) == 1 {
-			t.ran.Store(int64(now))
-		}
+		all[id].ran.CompareAndSwap(0, int64(now)) // before the call counts
+		all[id].calls.Add(1)
 	}
 	fs := functions(p.Pending, i.Values, fire)
 	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: exactFirst + over + time.Second, Resets: true, Fire: fire})
@@ -55,9 +54,9 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 		jitter := time.Duration(rng.below(int(2*exactMargin+i.Tick))) - exactMargin
 		t.due = time.Since(begin) + delay
 		switch {
-		case id%4 == 2 && i.Stop > impl.MayDrop:
+		case id%4 == 2 && i.Stop.Reliable():
 			t.actAt, t.stopped = t.due+jitter, true
-		case id%4 == 3 && i.Reset > impl.MayDrop:
+		case id%4 == 3 && i.Reset.Reliable():
 			t.actAt = t.due - exactResetLead
 		}
 		t.handle = timers.After(delay, uint64(id), f)

@@ -201,7 +201,8 @@ func gc[H any](i impl.Implementation[H], p Params) (Result, error) {
 	return r, nil
 }
 
-// idleSpan is the time for which Idle reports wake-ups. It lasts at most idleFactor times p.Time.
+// Idle reports the wake-ups in idleSpan. It counts them during idleSpan, but at most during
+// idleFactor times p.Time.
 const (
 	idleSpan   = 5 * time.Second
 	idleFactor = 50
@@ -221,11 +222,10 @@ func idle[H any](i impl.Implementation[H], p Params) (Result, error) {
 	if !known {
 		return Result{}, errors.New("this system does not count context switches")
 	}
-	begin := time.Now()
 	time.Sleep(span)
 	after, _ := process.ContextSwitches()
 	r := Result{N: 1}
-	r.add(float64(after-before)*idleSpan.Seconds()/time.Since(begin).Seconds(), "wakeups")
+	r.add(float64(after-before)*float64(idleSpan)/float64(span), "wakeups")
 	pop.addEarly(&r)
 	return r, nil
 }

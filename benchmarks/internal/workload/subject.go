@@ -59,12 +59,12 @@ func newSubject[H any](i impl.Implementation[H]) Subject {
 		"Spread":         single(spread[H]),
 		"ArmDuringBurst": single(armDuringBurst[H]),
 		"Idle":           single(idle[H]),
-		"BusyBlocked":    single(busy(bench.BusyBlocked[H], use{})),
-		"BusyStream":     single(busy(bench.BusyStream[H], use{})),
-		"BusySpread":     single(busy(bench.BusySpread[H], use{})),
-		"BusyReschedule": single(busyCalls[H](bench.Calls{Operation: bench.Reschedule, Callers: 1, Rate: 250_000}, use{resets: true})),
-		"BusyRearm":      single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 1, Rate: 250_000}, use{stops: true})),
-		"BusyCallers":    single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 16, Rate: 1_000_000}, use{stops: true})),
+		"BusyBlocked":    single(busy(bench.BusyBlocked[H], false)),
+		"BusyStream":     single(busy(bench.BusyStream[H], false)),
+		"BusySpread":     single(busy(bench.BusySpread[H], false)),
+		"BusyReschedule": single(busyCalls[H](bench.Calls{Operation: bench.Reschedule, Callers: 1, Rate: 250_000}, true)),
+		"BusyRearm":      single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 1, Rate: 250_000}, false)),
+		"BusyCallers":    single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 16, Rate: 1_000_000}, false)),
 		"Exact":          single(exact[H]),
 	}}
 }
@@ -92,10 +92,10 @@ func (s Subject) Run(w Workload, p Params, emit func(Result)) error {
 const blockedRounds = 3
 
 // busy adapts a workload of package bench. p.Busy goroutines keep the processors busy meanwhile.
-func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error), u use) func(impl.Implementation[H], Params) (Result, error) {
+func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error), resets bool) func(impl.Implementation[H], Params) (Result, error) {
 	return func(i impl.Implementation[H], p Params) (Result, error) {
 		open := func(horizon time.Duration, fire func(id uint64)) (bench.Timers[H], error) {
-			return i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Resets: u.resets, Fire: fire})
+			return i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Resets: resets, Fire: fire})
 		}
 		r := Result{N: p.Pending}
 		figures, err := run(open, bench.Config{N: p.Pending, Rounds: blockedRounds, Busy: p.Busy, Grace: p.Grace,
@@ -105,8 +105,8 @@ func busy[H any](run func(bench.Open[H], bench.Config) ([]bench.Figure, error), 
 	}
 }
 
-func busyCalls[H any](calls bench.Calls, u use) func(impl.Implementation[H], Params) (Result, error) {
+func busyCalls[H any](calls bench.Calls, resets bool) func(impl.Implementation[H], Params) (Result, error) {
 	return busy(func(open bench.Open[H], c bench.Config) ([]bench.Figure, error) {
 		return bench.BusyCalls(open, c, calls)
-	}, u)
+	}, resets)
 }

@@ -173,7 +173,8 @@ func lacksClock(t impl.Traits) string {
 
 func lacksPopulation(t impl.Traits) string { return t.Population }
 
-// lacksBusyBlocked is for the workload that arms its timers while the processors are busy.
+// lacksBusyBlocked is for BusyBlocked, which must arm thousands of timers within 50 ms on busy
+// processors. An implementation that drops calls to stop drops adds too.
 func lacksBusyBlocked(t impl.Traits) string {
 	if t.Stop == impl.MayDrop {
 		return "drops adds while the processors are busy"
@@ -181,7 +182,7 @@ func lacksBusyBlocked(t impl.Traits) string {
 	return ""
 }
 
-// lacksFiring is for workloads with deadlines less than a second ahead.
+// lacksFiring is for workloads in which timers fire at deadlines that are not whole seconds.
 func lacksFiring(t impl.Traits) string {
 	if t.Seconds {
 		return "truncates delays to whole seconds"

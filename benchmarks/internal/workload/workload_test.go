@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 var tiny = Params{Pending: 64, Procs: []int{1, 2}, Time: 2 * time.Millisecond, Grace: 10 * time.Second, Over: 200 * time.Millisecond, KeepGarbage: true}
 
 // Package time and this library must make no mistake. The others must only be measurable.
-var faultless = []string{"std", "wheel", "timeouts"}
+var faultless = []string{"std", "wheel", "wheel-100ms", "timeouts"}
 
 // These workloads set GOMAXPROCS or collect the garbage several times, so they run one after the
 // other.
@@ -184,7 +184,7 @@ func TestMissingNamesWhatAnImplementationLacks(t *testing.T) {
 		{"gost", "ArmStop", "may drop a call to stop when it is busy, without reporting it"},
 		{"gost", "Postpone", "may drop a call to reset when it is busy, without reporting it"},
 		{"gozero", "Postpone", ""},
-		{"gost", "Fill", "queues adds, and another goroutine makes the timers later"},
+		{"gost", "Fill", "queues adds, and another goroutine inserts the timers later"},
 		{"gost", "BusyBlocked", "drops adds while the processors are busy"},
 		{"gost", "BusyStream", ""},
 		{"siddontang", "GC", "keeps no timers: the adapter's goroutines would be measured"},
