@@ -51,7 +51,7 @@ func plan(cfg config) []job {
 			for _, busy := range busyLevels(cfg, w) {
 				for _, subject := range cfg.subjects {
 					s, _ := workload.FindSubject(subject)
-					if w.Ticks || !s.Coarse {
+					if w.Covers(s.Traits) {
 						jobs = append(jobs, job{w, s, pending, busy})
 					}
 				}

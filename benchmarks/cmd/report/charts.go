@@ -102,7 +102,7 @@ func latenessChart(f *figures) chart {
 	s := sizes[len(sizes)-1]
 	c.title = "Lateness of " + results.FormatCount(s.pending) + " callbacks due over two seconds"
 	for _, subject := range f.subjects {
-		if late, _ := f.worst("Spread", subject.Name, s, notRun); subject.Coarse || late > 0 {
+		if subject.Coarse || f.didNotRun("Spread", subject.Name, s) {
 			continue
 		}
 		l := line{name: subject.Name}

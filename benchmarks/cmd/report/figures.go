@@ -88,6 +88,12 @@ func (f *figures) worst(workload, impl string, s size, unit string) (float64, bo
 	return slices.Max(values), true
 }
 
+// didNotRun reports whether timers of any run did not run, so that its figures are not comparable.
+func (f *figures) didNotRun(workload, impl string, s size) bool {
+	count, _ := f.worst(workload, impl, s, "not-run")
+	return count > 0
+}
+
 // outcome returns why a figure is missing, for all numbers of processors.
 func (f *figures) outcome(workload, impl string, s size) (results.Outcome, bool) {
 	want := size{s.pending, 1, s.busy}.name(workload, impl).String()

@@ -17,10 +17,7 @@ type column struct {
 	plain bool // without the ratio to package time
 }
 
-const (
-	allocations = "allocs/op"
-	notRun      = "not-run"
-)
+const allocations = "allocs/op"
 
 // columns are the columns of the table of each workload.
 var columns = map[string][]column{
@@ -63,7 +60,7 @@ func workloadTable(f *figures, w workload.Workload) string {
 	t := newTable(header)
 	var notes []string
 	for _, subject := range f.subjects {
-		if subject.Coarse && !w.Ticks {
+		if !w.Covers(subject.Traits) {
 			continue
 		}
 		row := table.Row{"`" + subject.Name + "`"}
@@ -113,7 +110,7 @@ func cell(f *figures, workload, impl string, s size, c column) string {
 		return allocated(f, workload, impl, s)
 	}
 	v, measured := f.figure(workload, impl, s, c.unit)
-	if count, _ := f.worst(workload, impl, s, notRun); !measured || count > 0 {
+	if !measured || f.didNotRun(workload, impl, s) {
 		return missing(f, workload, impl, s)
 	}
 	std, comparable := f.figure(workload, "std", s, c.unit)
@@ -137,9 +134,8 @@ func allocated(f *figures, workload, impl string, last size) string {
 // missing returns a word for the reason why a figure is missing.
 func missing(f *figures, workload, impl string, s size) string {
 	o, known := f.outcome(workload, impl, s)
-	count, _ := f.worst(workload, impl, s, notRun)
 	switch {
-	case count > 0:
+	case f.didNotRun(workload, impl, s):
 		return "not run"
 	case !known:
 		return "–"
@@ -196,7 +192,7 @@ func newTable(header table.Row) table.Writer {
 
 // mistakeKinds are the mistakes that workloads count.
 var mistakeKinds = []struct{ unit, title string }{
-	{"early", "early"}, {notRun, "did not run"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
+	{"early", "early"}, {"not-run", "did not run"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
 	{"false-stop", "did not run although Stop returned false"},
 }
 

@@ -2,7 +2,7 @@
 // measures all of them, and describes the capabilities of each.
 //
 // Each library has a file. To add one, write its file, list it in workload.Subjects and run the
-// tests: conformance_test.go checks all claims of its Traits.
+// tests: conformance_test.go checks what its Traits say about Stop and Reset.
 package impl
 
 import "time"

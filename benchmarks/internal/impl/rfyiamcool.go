@@ -34,7 +34,7 @@ type rfyiamcoolHandle struct {
 	timer *timewheel.Timer
 }
 
-// To stop or reset a timer is to write to it while the goroutine of the wheel may read it.
+// A Timer is written to when it is stopped or reset, while the goroutine of the wheel may read it.
 func rfyiamcoolUnsupported() string {
 	if race.Enabled {
 		return "has data races, which the race detector would report"

@@ -16,8 +16,7 @@ var RussellLuo = Implementation[*timingwheel.Timer]{
 			"fails, and returns false, while a timer changes buckets; a goroutine per callback",
 	},
 	Open: func(c Config) (Timers[*timingwheel.Timer], error) {
-		const slots = 512
-		w := timingwheel.NewTimingWheel(c.Tick, slots)
+		w := timingwheel.NewTimingWheel(c.Tick, 512)
 		w.Start()
 		return russellLuo{w}, nil
 	},

@@ -11,7 +11,7 @@ import (
 
 // armStop is the timeout of a request that is answered.
 func armStop[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
-	pop, err := newPopulation(i, p, use{})
+	pop, err := newPopulation(i, p, false, false)
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func armStop[H any](i impl.Implementation[H], p Params, emit func(Result)) error
 
 // postpone is a heartbeat on a connection. All goroutines draw from the whole population.
 func postpone[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
-	pop, err := newPopulation(i, p, use{resets: true})
+	pop, err := newPopulation(i, p, false, true)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func postpone[H any](i impl.Implementation[H], p Params, emit func(Result)) erro
 // churn is a cache whose entries are replaced. All goroutines draw from the whole population. A
 // goroutine takes a handle while it replaces the timer.
 func churn[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
-	pop, err := newPopulation(i, p, use{stops: true})
+	pop, err := newPopulation(i, p, true, false)
 	if err != nil {
 		return err
 	}

@@ -32,20 +32,17 @@ type ownedHandle[H any] struct {
 	handle H
 }
 
-// use says what a workload does with the handles of its population.
-type use struct{ stops, resets bool }
-
-// newPopulation arms p.Pending timers, each with its own closure, and runs a garbage collection.
-func newPopulation[H any](i impl.Implementation[H], p Params, u use) (*population[H], error) {
+// newPopulation arms p.Pending timers, each with its own closure, and runs a garbage collection. It
+// keeps the handles for a workload that stops or resets these timers.
+func newPopulation[H any](i impl.Implementation[H], p Params, stops, resets bool) (*population[H], error) {
 	pop := &population[H]{armed: time.Now()}
-	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Resets: u.resets, Fire: func(uint64) { pop.ran.Add(1) }})
+	timers, err := i.Open(impl.Config{Tick: i.Tick, Horizon: horizon, Resets: resets, Fire: func(uint64) { pop.ran.Add(1) }})
 	if err != nil {
 		return nil, err
 	}
 	pop.Timers = timers
 	p.phase("arming %d timers", p.Pending)
-	keep := u.stops || u.resets
-	if keep {
+	if stops || resets {
 		pop.handles = make([]ownedHandle[H], p.Pending)
 	}
 	rng := xorshift(1)
@@ -55,7 +52,7 @@ func newPopulation[H any](i impl.Implementation[H], p Params, u use) (*populatio
 			f = func() { pop.ran.Add(1) }
 		}
 		h := timers.After(rng.far(), uint64(id), f)
-		if keep {
+		if pop.handles != nil {
 			pop.handles[id].handle = h
 		}
 	}
@@ -182,7 +179,7 @@ func release[H any](i impl.Implementation[H], timers impl.Timers[H], handles []H
 
 // gc measures a full garbage collection while a population is pending.
 func gc[H any](i impl.Implementation[H], p Params) (Result, error) {
-	pop, err := newPopulation(i, p, use{})
+	pop, err := newPopulation(i, p, false, false)
 	if err != nil {
 		return Result{}, err
 	}
@@ -201,8 +198,7 @@ func gc[H any](i impl.Implementation[H], p Params) (Result, error) {
 	return r, nil
 }
 
-// Idle reports the wake-ups in idleSpan. It counts them during idleSpan, but at most during
-// idleFactor times p.Time.
+// Idle reports the wake-ups in idleSpan. It counts at most for idleFactor times p.Time.
 const (
 	idleSpan   = 5 * time.Second
 	idleFactor = 50
@@ -210,7 +206,7 @@ const (
 
 // idle counts the wake-ups of a process that holds a population, while nothing is due.
 func idle[H any](i impl.Implementation[H], p Params) (Result, error) {
-	pop, err := newPopulation(i, p, use{})
+	pop, err := newPopulation(i, p, false, false)
 	if err != nil {
 		return Result{}, err
 	}

@@ -81,6 +81,9 @@ type Workload struct {
 	lacks       []lack // reasons why an implementation cannot run it
 }
 
+// Covers reports whether the workload compares an implementation, which may have a coarse tick.
+func (w Workload) Covers(t impl.Traits) bool { return w.Ticks || !t.Coarse }
+
 // Missing returns why an implementation cannot run the workload, or "".
 func (w Workload) Missing(t impl.Traits) string {
 	why := t.Unsupported
