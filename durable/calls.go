@@ -19,9 +19,7 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 	start := time.Now()
 	err := call(q.ctx)
 	unanswered := errors.Is(err, ErrUnavailable)
-	if unanswered {
-		err = q.retryAfter(err, start, call)
-	}
+	err = q.retryAfter(err, start, call)
 	switch {
 	case err != nil && q.ctx.Err() != nil:
 		return fmt.Errorf("%w while the call was in progress: %w", ErrClosed, unknown(err))
@@ -31,7 +29,7 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 	return err
 }
 
-// retryAfter retries a call whose first attempt began at start and failed.
+// retryAfter retries a call while it returns ErrUnavailable. The first attempt began at start.
 func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.Context) error) error {
 	err, outage := first, false
 	for attempts := 1; errors.Is(err, ErrUnavailable); attempts++ {

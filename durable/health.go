@@ -39,22 +39,21 @@ func (q *Queue) Healthy(ctx context.Context) error {
 		}
 		return err
 	})
-	if len(failures) > 0 {
-		err := failures[0]
-		if errors.Is(err, ErrUnavailable) {
-			err = fmt.Errorf("%w; check that it is running and reachable from this process", err)
+	err := cmp.Or(failures...)
+	if err == nil {
+		select {
+		case <-q.health.checked:
+			err = *q.health.unsafe.Load()
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
+	} else if errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w; check that it is running and reachable from this process", err)
 	}
-	select {
-	case <-q.health.checked:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err != nil {
+		err = fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
 	}
-	if err := *q.health.unsafe.Load(); err != nil {
-		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
-	}
-	return nil
+	return err
 }
 
 // probeID is an id that no message has. It is well-formed for stores, and checkID refuses it.
@@ -74,25 +73,30 @@ const (
 )
 
 // check reports when the store is not configured safely, and again when the reason changes. It also
-// reports lost messages. It runs until the queue is closed.
+// reports lost messages. It reports what Healthy already returns. It runs until the queue is closed.
 func (q *Queue) check() {
 	checker, _ := q.backend.(driver.Checker)
 	auditor, _ := q.backend.(driver.Auditor)
 	var settings error
 	losses := make([]loss, len(q.parts))
 	for done := sync.OnceFunc(func() { close(q.health.checked) }); ; {
+		var faults []fault
 		if checker != nil {
-			settings = checkSettings(q, checker, settings)
+			settings, faults = checkSettings(q, checker, settings)
 		}
 		unsafe := settings
 		if errors.Is(settings, errors.ErrUnsupported) {
 			unsafe = nil
 		}
 		if auditor != nil {
-			unsafe = cmp.Or(unsafe, checkLost(q, auditor, losses))
+			damage, lost := checkLost(q, auditor, losses)
+			unsafe, faults = cmp.Or(unsafe, damage), append(faults, lost...)
 		}
 		q.health.unsafe.Store(&unsafe)
 		done()
+		for _, f := range faults {
+			q.reportFault(f)
+		}
 		pause := checkInterval
 		if unsafe != nil {
 			pause = recheckInterval
@@ -106,16 +110,16 @@ func (q *Queue) check() {
 	}
 }
 
-// checkSettings checks the store, and returns the result of the last check that it has answered.
-func checkSettings(q *Queue, checker driver.Checker, last error) error {
+// checkSettings checks the store. It returns the store's last answer, and a fault if that is new.
+func checkSettings(q *Queue, checker driver.Checker, last error) (unsafe error, faults []fault) {
 	err := checker.Check(q.ctx)
 	if errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil {
-		return last
+		return last, nil
 	}
 	if err != nil && (last == nil || err.Error() != last.Error()) {
-		q.report("%w", err)
+		faults = append(faults, fault{partition: -1, err: err})
 	}
-	return err
+	return err, faults
 }
 
 // loss has the last answers of Auditor.Lost for a partition.
@@ -125,10 +129,9 @@ type loss struct {
 	damage error
 }
 
-// checkLost reports a new damage, or how many messages were lost since the last call that has read
-// their number, and returns a damage that wraps ErrUnsafe. If a call fails, a later one reports
-// them.
-func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error) {
+// checkLost returns damage that wraps ErrUnsafe, and the new faults: damage, or the number of
+// messages lost since the last answer. What a failed call misses is returned by a later one.
+func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error, faults []fault) {
 	for i := range losses {
 		last := &losses[i]
 		number, damage, err := auditor.Lost(q.ctx, i)
@@ -136,9 +139,9 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error) {
 		case err != nil:
 			number, damage = last.number, last.damage
 		case damage != nil && (last.damage == nil || damage.Error() != last.damage.Error()):
-			q.reportFault(fault{partition: i, err: damage})
+			faults = append(faults, fault{partition: i, err: damage})
 		case last.known && number > last.number:
-			q.reportFault(fault{partition: i, err: fmt.Errorf(
+			faults = append(faults, fault{partition: i, err: fmt.Errorf(
 				"%d messages are lost: the server has evicted their records, or another client has deleted them", number-last.number)})
 		}
 		*last = loss{last.known || err == nil, number, damage} // less than before if the counter itself was lost
@@ -146,7 +149,7 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error) {
 			unsafe = errors.Join(unsafe, fmt.Errorf("partition %d: %w", i, damage))
 		}
 	}
-	return unsafe
+	return unsafe, faults
 }
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and

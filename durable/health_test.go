@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -206,6 +208,34 @@ func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 	})
 }
 
+// OnError may call Healthy, which returns what is reported, from the first check on.
+func TestHealthyReturnsWhatIsReported(t *testing.T) {
+	t.Parallel()
+	var (
+		mu       sync.Mutex
+		state    = fmt.Errorf("%w: evicts", durable.ErrUnsafe)
+		reported atomic.Int64
+	)
+	opened := make(chan *durable.Queue, 1)
+	options := durable.Options{Partitions: 1, OnError: func(err error) {
+		q := <-opened
+		opened <- q
+		_, reason, _ := strings.Cut(err.Error(), `"default": `)
+		assert.EqualError(t, q.Healthy(context.Background()), `durable: queue "default" is not healthy: `+reason)
+		reported.Add(1)
+	}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, q *durable.Queue) {
+		opened <- q
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, reported.Load())
+		mu.Lock()
+		state = fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe)
+		mu.Unlock()
+		time.Sleep(6 * time.Second)
+		require.EqualValues(t, 2, reported.Load())
+	})
+}
+
 // lossyBackend is a backend that has lost messages of partition 1.
 type lossyBackend struct {
 	driver.Backend
@@ -332,6 +362,7 @@ func TestLostKeysAreReportedOnce(t *testing.T) {
 	}
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return damagedBackend{b, &mu, &damage, &claims} }, options, func(t *testing.T, q *durable.Queue) {
 		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "as in delayq health")
+		synctest.Wait()
 		expect(1, "messages may be lost: key one")
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)

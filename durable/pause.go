@@ -42,8 +42,7 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 		return err
 	})
 	if len(failures) > 0 {
-		return fmt.Errorf("durable: %s: %d of %d partitions failed: %w",
-			what, len(failures), len(q.parts), failures[0])
+		return fmt.Errorf("durable: %s: %d of %d partitions failed: %w", what, len(failures), len(q.parts), failures[0])
 	}
 	return nil
 }
