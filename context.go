@@ -14,7 +14,7 @@ import (
 // WithTimeout is like [context.WithTimeout] with a timer of the wheel. It returns a context that
 // ends when d has passed or up to one tick later, when the cancel function is called, or when
 // parent ends, whichever comes first. If d is zero or negative, the context has ended already. Call
-// the cancel function when the context is no longer needed, because it releases the timer.
+// the cancel function when the context is no longer needed, to release the timer.
 //
 // Each cancellable context that package context derives from a [context.WithValue] of this context
 // costs a goroutine. Use package context instead if other code derives many such contexts.
@@ -34,8 +34,8 @@ func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration,
 	return tw.withDeadline(parent, tw.engine.config.Now().Add(d), d, cause)
 }
 
-// WithDeadline is like [TimingWheel.WithTimeout] and ends the context at t or up to one tick later.
-// If t has passed, the context has ended already.
+// WithDeadline is like [TimingWheel.WithTimeout], but ends the context at t or up to one tick
+// later. If t has passed, the context has ended already.
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, t, t.Sub(tw.engine.config.Now()), nil)
 }

@@ -27,7 +27,7 @@ import (
 // are called later do nothing.
 type Executor interface{ Go(f func()) }
 
-// ExecutorFunc makes an [Executor] of a function, for example of the method of a pool:
+// ExecutorFunc turns a function, such as a method of a pool, into an [Executor]:
 //
 //	Executor: timingwheel.ExecutorFunc(func(f func()) { pool.Submit(f) })
 type ExecutorFunc func(f func())

@@ -24,7 +24,7 @@ type FuncTimer struct {
 
 // NewFuncTimer returns a timer that is armed to call f once, d from now or up to one tick later,
 // and never earlier. If d is zero or negative, the timer is due immediately. [Options.Executor]
-// decides on which goroutine f runs. On a stopped wheel the timer is not armed and cannot be.
+// determines on which goroutine f runs. On a stopped wheel the timer is not armed and cannot be.
 // NewFuncTimer panics if f is nil.
 func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	t := new(FuncTimer)

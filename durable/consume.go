@@ -21,21 +21,21 @@ import (
 // has no effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease expires because the
-// store was unreachable, or if the reply to an acknowledgement is lost. A handler must be
-// idempotent.
+// store is unreachable, or if the reply to an acknowledgement is lost. Handlers must be idempotent.
 //
 // The handler's context has the values of the context of Consume, but does not end with it. It is
 // cancelled with one of these causes:
 //
 //   - [ErrLeaseLost], before another consumer can get the message.
+//   - [ErrInterrupted], after Cancel with [Interrupt].
 //   - [context.DeadlineExceeded], after ConsumerOptions.HandlerTimeout.
 //   - [ErrClosed], when ConsumerOptions.Grace has passed since Consume began to end, or when the
 //     queue is closed.
 //
-// If the handler then returns an error that is not from Fail, Reject or Decline, the delivery is
-// not a failed attempt, unless the cause is DeadlineExceeded and Consume does not end. The message
-// is released if the lease lasts. The same applies to an error that wraps [context.Canceled], or
-// the error or cause of the context of Consume, once Consume has begun to end.
+// Unless the cause is DeadlineExceeded, an error that the handler then returns is not a failed
+// attempt, and the message is released if its lease still holds. Once Consume has begun to end, the
+// same applies to an error that wraps [context.Canceled], or the error or cause of the context of
+// Consume. Panics and the errors of functions such as Fail keep their outcomes.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the

@@ -86,7 +86,7 @@ type Event struct {
 	Headers  map[string]string
 
 	Owned []int         // EventRebalanced: the partitions that the consumer now owns
-	Delay time.Duration // EventRetried, EventPostponed, EventAgain, EventRunFailed: until it is due again; 0 for AgainAt
+	Delay time.Duration // EventRetried, EventPostponed, EventAgain, EventRunFailed: until the message is due again; 0 for AgainAt
 	Err   error         // EventError, EventLeaseLost; EventRetried, EventBuried, EventPostponed: why the delivery failed or was declined
 }
 

@@ -73,7 +73,7 @@ const (
 )
 
 // check reports when the store is not configured safely, and again when the reason changes. It also
-// reports lost messages. It reports what Healthy already returns. It runs until the queue is closed.
+// reports lost messages. Healthy already returns what is reported. It runs until q is closed.
 func (q *Queue) check() {
 	checker, _ := q.backend.(driver.Checker)
 	auditor, _ := q.backend.(driver.Auditor)
@@ -130,7 +130,7 @@ type loss struct {
 }
 
 // checkLost returns damage that wraps ErrUnsafe, and the new faults: damage, or the number of
-// messages lost since the last answer. What a failed call misses is returned by a later one.
+// messages lost since the last answer. A later call returns faults that a failed call misses.
 func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error, faults []fault) {
 	for i := range losses {
 		last := &losses[i]
@@ -154,9 +154,9 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error, f
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
 // repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the messages of the
-// queue. On Redis an audit works in small steps. In a directory, which is not repaired, other calls
-// wait while a partition is audited. After an error the report contains the faults that were found
-// before it. The error wraps [errors.ErrUnsupported] if the store has no audit.
+// queue. On Redis an audit works in small steps. In a directory nothing is repaired, and other
+// calls wait while a partition is audited. After an error the report contains the faults that were
+// found before it. The error wraps [errors.ErrUnsupported] if the store has no audit.
 func (q *Queue) Audit(ctx context.Context, repair bool) (driver.AuditReport, error) {
 	var sum driver.AuditReport
 	if err := q.checkOpen(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 // messages.
 type CancelReport struct {
 	Cancelled int // messages that will not be delivered
-	Firing    int // messages that have begun, and may be redelivered if this delivery fails
+	Firing    int // messages whose delivery has begun; if it fails, they may be redelivered
 
 	// Unreadable counts messages whose headers this version of the program cannot read. They are
 	// not cancelled, whether they match or not.
@@ -20,9 +20,9 @@ type CancelReport struct {
 }
 
 // CancelMatching cancels the messages that have all of the given headers with the given values, for
-// example all messages of one customer. Empty headers return [ErrInvalid]. For each message in the
-// report, CancelMatching is as exact as [Queue.Cancel]: after ResultCancelled no handler is called.
-// Dead letters are not affected: see [Queue.DeleteAllDead].
+// example all messages of one customer. [ErrInvalid] means that headers is empty. For each message
+// in the report, CancelMatching is as exact as [Queue.Cancel]: after ResultCancelled no handler is
+// called. Dead letters are not affected: see [Queue.DeleteAllDead].
 //
 // CancelMatching scans one partition after another: first the scheduled messages, then the messages
 // that consumers have claimed or are delivering. The scan is not atomic. It may miss a message
@@ -33,15 +33,15 @@ type CancelReport struct {
 //   - returns from a consumer, because its delivery failed or the consumer ended.
 //
 // It finds all other matching messages. Another call finds a missed message unless the message
-// moves again. If a message is cancelled during the scan and another one is enqueued with its id,
-// or replaces it, the other one is cancelled only if it matches as well. Messages that were
-// enqueued with the same id in the same millisecond cannot be distinguished.
+// moves again. A message that, during the scan, replaces another one or reuses the id of a
+// cancelled one is cancelled only if it matches as well. Messages that were enqueued with the same
+// id in the same millisecond cannot be distinguished.
 //
-// If the call fails, or ctx ends, the report has the numbers up to that point. The error is one of
-// [Queue.Cancel] and names a message or a partition. Calls in progress may take effect and are not
-// counted. Unreadable messages do not end the scan. If there are any, the error after the scan
-// wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable is neither
-// listed nor counted here: see [Counts].Unreadable.
+// If the call fails, or ctx ends, the report has the numbers up to that point. Errors are the same
+// as for [Queue.Cancel], and name a message or a partition. Calls in progress may take effect and
+// are not counted. Unreadable messages do not end the scan. If there are any, the error after the
+// scan wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable is
+// neither listed nor counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all pending messages with their bodies, because stores have no index of
 // headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory.

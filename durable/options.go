@@ -155,7 +155,7 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 }
 
 // ConsumerOptions configures [Consume], [Queue.Consume] and [Queue.Receiver]. A zero field selects
-// its default. They return [ErrInvalid] for a negative value.
+// its default. These functions return [ErrInvalid] for a negative value.
 type ConsumerOptions struct {
 	// Concurrency is the maximum number of handlers that run concurrently, of [Consume] for all
 	// sources together. Defaults to 64, at most 1,048,576.

@@ -109,8 +109,8 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on a
 // server O(n) in the messages.
 //
-// Calls to an open [Queue] that was deleted return ErrNoQueue, and its consumers end with
-// ErrNoQueue within ConsumerOptions.Fallback, after the running handlers. If the queue is created
+// Calls to an open [Queue] then return ErrNoQueue. Its consumers stop claiming within
+// ConsumerOptions.Fallback, and end with ErrNoQueue after their handlers. If the queue is created
 // again, calls and the consumers that have not ended use it, or return [ErrPartitions] if it has
 // another number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
@@ -152,8 +152,8 @@ func administer(ctx context.Context, store Store, what string, f func(driver.Lis
 	return nil
 }
 
-// Options returns the options of the queue with its defaults, and with the number of partitions and
-// the limits that it had when it was opened.
+// Options returns the queue's options with defaults filled in, and with the number of partitions
+// and the limits at the time of Open.
 func (q *Queue) Options() Options { return q.options }
 
 // part returns the partition of a message id.

@@ -42,20 +42,20 @@ type Source struct {
 // cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of its
 // own needs a queue of its own, because its waiting messages would delay those that are due later.
 //
-// Each consumer uses a share of a limit, according to its own Concurrency and the others', as their
-// last heartbeats tell. A share of MaxRunning may be 0: one of five equal consumers runs nothing if
+// A consumer's share of a limit depends on the Concurrency of all consumers, as of their last
+// heartbeats. A share of MaxRunning may be 0: one of five equal consumers runs nothing if
 // MaxRunning is 4. A share that a consumer does not use is not lent to others. A new consumer waits
 // for about two thirds of Membership until it uses its share, unless it is alone. The share of a
 // consumer that has crashed is unused until its Membership is over. A tool (see
 // ConsumerOptions.Tool) has a share only if all consumers are tools.
 //
-// These cases exceed a limit, or Concurrency if there are several sources:
+// Limits, and Concurrency with several sources, are exceeded in these cases:
 //
-//   - If others have joined, or the consumer ends, its running handlers continue beside the others'
-//     handlers. After a suspension a process uses its old share until its next heartbeat.
+//   - If consumers join or one ends, handlers that are running continue beside the others. After a
+//     suspension a process uses its old share until its next heartbeat.
 //   - A consumer makes up for deliveries that its share of Rate would have allowed in the last
-//     0.1 s. In any time T it delivers at most T × its share and max(1, 0.1 s × its share) more.
-//   - If the answer to a claim was lost, its messages run in addition. The same applies to calls
+//     0.1 s. In any time T it delivers at most T × its share plus max(1, 0.1 s × its share).
+//   - If the answer to a claim was lost, its messages exceed the limit. The same applies to calls
 //     that are answered after more than 0.1 s, except for MaxRunning.
 //   - A handler that has not returned after its HandlerTimeout does not count.
 //

@@ -124,7 +124,7 @@ type Stats struct {
 	// According to the last heartbeats of all consumers, which are up to Membership/3 old.
 	Overdue    int64         // messages that are due and not in a handler: Due, and those that wait in consumers
 	OverdueFor time.Duration // time since the first of them was due
-	OldestRun  time.Duration // how long the longest-running message has been in its handler or with Take; 0: none runs
+	OldestRun  time.Duration // time since the longest-running message was passed to a handler or returned by Take; 0: none
 }
 
 // Stats returns the counts of all partitions. It makes one or two calls to the store per partition,
@@ -216,7 +216,7 @@ type Consumer struct {
 	// At the last heartbeat.
 	Waiting    int           `json:"waiting"`       // messages that are due and wait in the consumer for a handler
 	WaitingFor time.Duration `json:"waiting_ns"`    // time since the first of them was due
-	OldestRun  time.Duration `json:"oldest_run_ns"` // how long the longest-running message has been in its handler or with Take; 0: none runs
+	OldestRun  time.Duration `json:"oldest_run_ns"` // time since the longest-running message was passed to a handler or returned by Take; 0: none
 }
 
 // Consumers returns the consumers of the queue in all processes, according to their last heartbeats

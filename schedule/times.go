@@ -72,7 +72,7 @@ func FixedDelay(d time.Duration) timingwheel.Scheduler {
 // than first.
 func Backoff(first, max time.Duration) timingwheel.Scheduler { return BackoffBy(2, first, max) }
 
-// BackoffBy is [Backoff] with the given factor instead of 2. With a factor of 1 all pauses are
+// BackoffBy is [Backoff] with the given factor instead of 2. With a factor of 1, all pauses equal
 // first. BackoffBy also panics if factor is less than 1, infinite or not a number.
 func BackoffBy(factor float64, first, max time.Duration) timingwheel.Scheduler {
 	mustBePositive("Backoff: first", first)

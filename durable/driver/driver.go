@@ -334,7 +334,7 @@ type Member struct {
 
 	Waiting    int           // messages that are due and wait in the consumer for a handler
 	WaitingFor time.Duration // time since the first of them was due
-	OldestRun  time.Duration // how long the longest-running message has been in its handler or with Take; 0: none runs
+	OldestRun  time.Duration // time since the longest-running message was passed to a handler or returned by Take; 0: none
 
 	Seen  Instant // last heartbeat; moves with a clock that is set back
 	Until Instant // when the membership ends without another heartbeat
