@@ -151,6 +151,9 @@ func (r *role) repeat(ctx context.Context, q *durable.Queue, events Recorder, id
 			_, err = q.Enqueue(ctx, m(true))
 		}
 	}
+	if err == nil {
+		err = waitForRun(ctx, q, id)
+	}
 	switch {
 	case unanswered(ctx, err):
 		return nil // endSeries cancels it
@@ -159,6 +162,15 @@ func (r *role) repeat(ctx context.Context, q *durable.Queue, events Recorder, id
 	}
 	pause()
 	return cancel(ctx, q, events, id, time.Time{})
+}
+
+// waitForRun waits until a run of a recurring message has ended, so that its next run is planned.
+func waitForRun(ctx context.Context, q *durable.Queue, id string) error {
+	first, err := q.Get(ctx, id)
+	for r := first; err == nil && !r.Due.After(first.Due); r, err = q.Get(ctx, id) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 func randomSeries() string { return fmt.Sprintf("@every %dms", 20+rand.IntN(150)) }
