@@ -51,6 +51,10 @@ func TestStoppedProcessContinues(t *testing.T) {
 	require.NoError(t, err)
 	defer queue.Close()
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	_, err = syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil) // its threads stop one after another
+	require.NoError(t, err)
+	require.True(t, status.Stopped())
 	stopped := time.Now()
 	_, err = queue.Enqueue(t.Context(), durable.Message{ID: "a-later"})
 	require.ErrorIs(t, err, durable.ErrUnavailable)

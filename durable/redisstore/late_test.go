@@ -317,8 +317,7 @@ func TestCallsUseTheClockOfTheServer(t *testing.T) {
 func TestCallThatGaveUpHasNoLateEffect(t *testing.T) {
 	t.Parallel()
 	m := simulated(t)
-	now := time.Now()
-	m.SetTime(now)
+	m.SetTime(time.Now())
 	proxy := faultproxy.Start(t, m.Addr())
 	hurried, err := durable.Open(t.Context(), newStore(t, newClient(t, proxy.Addr()), redisstore.Options{}),
 		durable.Options{Queue: "held", Partitions: 1, RetryFor: 200 * time.Millisecond})
@@ -336,8 +335,8 @@ func TestCallThatGaveUpHasNoLateEffect(t *testing.T) {
 	proxy.Refuse(true) // only the open connection carries a copy
 	_, err = hurried.Cancel(t.Context(), id)
 	require.ErrorIs(t, err, durable.ErrUnavailable)
-	require.True(t, proxy.Held())
-	m.SetTime(now.Add(11 * time.Second))
+	require.Eventually(t, proxy.Held, time.Minute, time.Millisecond)
+	m.SetTime(time.Now().Add(11 * time.Second))
 	reply, err := proxy.Release()
 	require.NoError(t, err)
 	require.Contains(t, reply, "late")
