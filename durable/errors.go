@@ -40,8 +40,8 @@ var (
 	ErrLeaseLost = errors.New("the lease has expired, or the delivery was already settled")
 
 	// ErrInterrupted means that [Queue.Cancel] with [Interrupt] has cancelled the message during
-	// its delivery. It is the cause with which the handler's context ends. [Delivery.Extend]
-	// returns it after it has extended the lease.
+	// its delivery. The handler's context ends with this cause. [Delivery.Extend] extends the lease
+	// and then returns ErrInterrupted.
 	ErrInterrupted = errors.New("the message was cancelled during its delivery")
 
 	// ErrBusy means that too many calls are waiting for the store. The call was not sent. See
@@ -87,7 +87,7 @@ var (
 	// ErrOutcomeUnknown means that a call to change a message may have taken effect: its context
 	// has ended, the store is unreachable, or the queue was closed. On a server the call may take
 	// effect until Options.RetryFor (at least ten seconds) has passed. Without ErrOutcomeUnknown, a
-	// failed call has changed nothing. Methods for several messages report which or how many.
+	// failed call for one message has changed nothing. Calls for several return errors or counts.
 	ErrOutcomeUnknown = errors.New("the call may have taken effect")
 )
 
