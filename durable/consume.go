@@ -50,12 +50,13 @@ type Handler func(ctx context.Context, d *Delivery) error
 //     Options.OnError. Such a handler continues, and its calls for the message return
 //     [ErrLeaseLost].
 //
-// Released messages count neither an attempt nor a crash. Consume then waits until the store has
+// A release counts neither as an attempt nor as a crash. Consume then waits until the store has
 // answered, or for Options.RetryFor if the store is unreachable.
 //
-// Consume returns nil if ctx has ended, and [ErrClosed] if the queue was closed. [ErrBroken],
-// [ErrNoQueue] after [DeleteQueue], and [ErrLocked], if only another process may consume, end it in
-// the same way. It returns [ErrInvalid] for a nil ctx, a nil handler or invalid options.
+// Consume returns nil if ctx has ended, and [ErrClosed] if the queue was closed. It ends in the
+// same steps with [ErrBroken], with [ErrNoQueue] after [DeleteQueue], and with [ErrLocked] if only
+// another process may consume. It returns [ErrInvalid] for a nil ctx, a nil handler or invalid
+// options.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
 	return Consume(ctx, []Source{{Queue: q, Handler: handler}}, options)
 }

@@ -12,13 +12,13 @@ import (
 
 // Replay reschedules a dead letter as if it had never been delivered. The message is due after
 // delay on the store's clock, or immediately if delay <= 0. Replay also resumes a recurring message
-// that crashes have stopped. [ErrNotFound] means that no such message has this id. Other errors are
-// the same as for [Queue.Cancel].
+// that crashes have stopped. [ErrNotFound] means that no such message has this id. Otherwise Replay
+// returns the same errors as [Queue.Cancel].
 func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
-// DeleteDead removes a dead letter. Errors are the same as for [Queue.Replay].
+// DeleteDead removes a dead letter. It returns the same errors as [Queue.Replay].
 func (q *Queue) DeleteDead(ctx context.Context, id string) error {
 	return q.changeDead(ctx, driver.OpPurge, driver.Change{ID: id})
 }
@@ -46,8 +46,8 @@ type DeadFilter struct {
 	Reason string
 
 	// Since and Until select the dead letters that died at or after Since and before Until, on the
-	// store's clock, which has a resolution of one millisecond. A zero time means no bound. An
-	// Until that is not after Since returns [ErrInvalid].
+	// store's clock, which has a resolution of one millisecond. A zero time means no bound. If both
+	// are set, Until must be after Since.
 	Since, Until time.Time
 }
 
@@ -58,22 +58,22 @@ type ReplayOptions struct {
 	Delay time.Duration
 
 	// Rate is the number of messages to replay per second. A limit avoids overloading a system that
-	// has just recovered. Replays are spread evenly over time, in groups of 10 ms. A delay of the
-	// store is not followed by a burst. 0 means no limit. A negative or infinite rate and NaN
-	// return [ErrInvalid].
+	// has just recovered. Replays are spread evenly over time, in groups of 10 ms. After a delay of
+	// the store, ReplayAll does not catch up in a burst. 0 means no limit. The rate must not be
+	// negative, infinite or NaN.
 	Rate float64
 }
 
 // ReplayAll replays the dead letters that filter selects and returns the number of replayed
 // messages. It processes one partition after another, and the oldest dead letters of each partition
 // first. It selects messages that died before the call, so a message that dies again is not
-// replayed again. If the store's clock was set back, dead letters with a later time than the clock
-// now shows are skipped.
+// replayed again. If the store's clock was set back, dead letters that died at a later time than
+// the clock now shows are skipped.
 //
-// An invalid argument returns [ErrInvalid]. Other errors are the same as for [Queue.Cancel] and
-// name a dead letter. If the call fails or ctx ends, ReplayAll starts no more replays. Replays in
-// progress may still take effect and are not counted. To continue, call ReplayAll again: replayed
-// messages are no longer dead letters.
+// ReplayAll returns [ErrInvalid] for an invalid argument, and otherwise the same errors as
+// [Queue.Cancel], which name a dead letter. If the call fails or ctx ends, ReplayAll starts no more
+// replays. Replays in progress may still take effect and are not counted. To continue, call
+// ReplayAll again: replayed messages are no longer dead letters.
 //
 // ReplayAll reads all dead letters up to filter.Until, in pages of at most 256. If another caller
 // replays or purges a dead letter after it was read, the dead letter is skipped and not counted,
@@ -87,7 +87,7 @@ func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options Replay
 }
 
 // DeleteAllDead permanently removes the dead letters that filter selects and returns the number of
-// removed messages. The scan, the errors and the cost are the same as for [Queue.ReplayAll].
+// removed messages. It scans the queue as [Queue.ReplayAll] does, with the same errors and cost.
 func (q *Queue) DeleteAllDead(ctx context.Context, filter DeadFilter) (int, error) {
 	return changeAllDead(ctx, q, driver.OpPurge, filter, 0, pacer{})
 }

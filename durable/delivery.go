@@ -27,7 +27,7 @@ type Delivery struct {
 
 	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
 	// deliveries whose lease expired because the process crashed or hung. Postponed is the number
-	// of postponements since its last failure, crash or Again.
+	// of postponements since the last failure, crash or Again.
 	Attempts, Crashes, Postponed, MaxAttempts int
 
 	// Token is a fencing token that rises with each delivery of the message. A system that stores
@@ -103,16 +103,16 @@ func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, 
 	return own
 }
 
-// PrepareAck is for store packages whose AckTx acknowledges a delivery in the caller's transaction,
-// which programs call instead. It returns the backend and the batch that the transaction applies,
-// if the message is firing with the token: a repetition could return Done without an effect. The
-// delivery can be prepared again, for another attempt of the transaction. The error is
-// [ErrLeaseLost] if the delivery was settled, is being settled, or has lost its lease.
+// PrepareAck is for store packages. Programs call a package's AckTx instead, which acknowledges a
+// delivery in their transaction. PrepareAck returns the backend and the batch that the transaction
+// must apply. It must check that the batch has an effect, because a repeated transition may return
+// Done without one. The delivery can be prepared again, for another attempt of the transaction. The
+// error is [ErrLeaseLost] if the delivery was settled, is being settled, or has lost its lease.
 //
-// From then on, the result of the handler or a call that settles the delivery first checks whether
-// the transaction has committed. If it has, the delivery is over, and the call returns nil. If not,
-// the result or call has its usual effect, except that an acknowledgement releases the message and
-// returns an error, which for a handler is passed to Options.OnError.
+// From then on, before the handler's result or a call settles the delivery, the consumer checks
+// whether the transaction has committed. If it has, the delivery is over, and the call returns nil.
+// If not, the result or call has its usual effect, except that an acknowledgement releases the
+// message and returns an error, which for a handler is passed to Options.OnError.
 func (d *Delivery) PrepareAck() (driver.Backend, driver.Batch, error) {
 	op, change := d.endRun(driver.OpAck, d.h.change())
 	d.from().mu.Lock()
@@ -126,12 +126,12 @@ func (d *Delivery) PrepareAck() (driver.Backend, driver.Batch, error) {
 
 // Ack acknowledges the message and removes it from the queue. [ErrLeaseLost] means that the
 // delivery was already settled, or that the lease had expired and the message was or will be
-// redelivered. After any other error, because the store was unreachable or ctx ended, the call may
-// be repeated. The repeated call returns the result of the first one if that has taken effect or is
+// redelivered. After any other error, such as when the store was unreachable or ctx ended, Ack may
+// be called again. It then returns the result of the first call if that has taken effect or is
 // still in progress.
 //
 // The result is inexact in one case: the reply to an Ack was lost, and the message is gone when the
-// call is repeated. Either the first call has taken effect, or another consumer has received and
+// call is retried. Either the first call has taken effect, or another consumer has received and
 // acknowledged the message. Ack returns nil if the lease cannot have expired on this process's
 // clock, and ErrLeaseLost otherwise. The nil is wrong if, in the meantime, the store's clock was
 // set forward or this machine was suspended for longer than the lease.
@@ -141,7 +141,7 @@ func (d *Delivery) Ack(ctx context.Context) error {
 
 // Release returns the message to the queue unchanged. The message is due immediately, and neither
 // an attempt nor a crash is counted. A program that terminates releases the messages that it has
-// not handled. Errors are the same as for [Delivery.Ack].
+// not handled. Release returns the same errors as [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{}, nil)
 }
@@ -149,8 +149,8 @@ func (d *Delivery) Release(ctx context.Context) error {
 // Extend extends the lease until dur after the current time on the store's clock, or after the due
 // time if that is later. It returns [ErrInvalid] if dur <= 0. In a handler, whose lease is extended
 // automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. It returns
-// [ErrInterrupted], after it has extended the lease, if the message was cancelled. Other errors are
-// the same as for [Delivery.Ack].
+// [ErrInterrupted], after it has extended the lease, if the message was cancelled. Otherwise it
+// returns the same errors as [Delivery.Ack].
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
 		return fmt.Errorf("durable: extend message %q: %w duration %v; it must be positive",

@@ -24,7 +24,7 @@
 //   - A timeout that may be lost with the process needs no store. Use package timingwheel.
 //   - The queue does not guarantee an order of delivery, and a handler may run twice for one
 //     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
-//   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put its name into
+//   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put a reference into
 //     the message.
 //   - The queue is not a workflow engine: a handler enqueues the next step. It keeps no results: a
 //     handler stores them under the message id. It has no priorities: urgent messages get their own
@@ -67,26 +67,26 @@
 // # Recurring messages
 //
 // A message with a Repeat is recurring. It is one message: at any time it waits for its next run or
-// is running. A run is the delivery for one time of the series, with its retries. When it has
-// ended, the message is due at the first time of the series that has not passed, so missed times
-// are skipped. An interval counts from the first due time. A cron expression follows the clocks of
-// its zone, as package schedule does. If the clocks are set forward past one or more times, one run
-// replaces them, at the change. If they are set back, a daily run takes place once, and a
-// half-hourly run both times.
+// is running. A run is the delivery for one time of the series, retries included. When the run has
+// ended, the message is due at the next time of the series that lies ahead, so missed times are
+// skipped. An interval counts from the first due time. A cron expression follows the clocks of its
+// zone, as package schedule does. If the clocks are set forward past one or more times, one run
+// replaces them, at the change. If they are set back by an hour, a daily run takes place once, and
+// half-hourly runs in both hours.
 //
-// All runs have the same id. [Delivery].Planned is the time of the run, which tells them apart.
+// All runs have the same id. [Delivery].Planned, the time of the run, tells them apart.
 //
 // A run that fails is retried like any other message. If the last attempt fails, or the handler
 // returns [Reject], the run ends with [EventRunFailed] instead of a dead letter, and the next one
-// is planned. If the consumers of a run have crashed ConsumerOptions.MaxCrashes times, the message
-// stops: it is due at [driver.Never], with the reason, until [Queue.Replay].
+// is planned. After ConsumerOptions.MaxCrashes crashes in one run, the series stops: the message is
+// due at [driver.Never], with the reason, until [Queue.Replay].
 //
-// Reschedule moves the next run, from which an interval then counts. SetRepeat, Replace and Cancel
-// of a running message take effect when the run ends. A series ends at its ExpireAt.
+// Reschedule moves the next run, and an interval then counts from its new time. SetRepeat, Replace
+// and Cancel of a running message take effect when the run ends. A series ends at its ExpireAt.
 //
-// If the store's clock is set back by up to three hours or ten periods, runs keep their times, so
-// that none is repeated. If it is set back further while a consumer runs, the consumer plans the
-// next run again.
+// If the store's clock is set back by up to three hours or ten periods, whichever is longer, runs
+// keep their times, so that no run takes place twice. If it is set back further while a consumer
+// runs, the consumer plans the next run again.
 //
 // # Guarantees
 //
@@ -96,12 +96,12 @@
 //     memstore loses everything with the process.
 //   - Never early. No handler is called before the due time on the store's clock. Lateness has no
 //     bound if the consumers or the store cannot keep up.
-//   - At least once. A delivery is repeated after a crash, after a pause longer than the lease, and
-//     after a lost reply.
+//   - At least once. A message may be redelivered after a crash, after the process was suspended
+//     for longer than the lease, and after a lost reply.
 //   - Fenced. [Delivery].Token is a fencing token that rises with each delivery of a message. The
 //     store rejects an older token with [ErrLeaseLost].
 //   - Exact results of Cancel and Reschedule. After ResultCancelled no handler is called, even if
-//     the first reply was lost and the call was repeated.
+//     the first reply was lost and the call was retried.
 //   - Unique ids. A queue holds at most one queued or dead message per id.
 //
 // # How it works
@@ -119,6 +119,6 @@
 // Concurrent calls share a round trip or an fsync, up to [driver.MaxBatch] calls. A single call
 // does not wait for others.
 //
-// In the repository, docs/durable.md has the cost of failures with each store,
-// docs/durable-operations.md and docs/durable-design.md the operation and the design.
+// In the repository, docs/durable.md describes the cost of failures with each store,
+// docs/durable-operations.md the operation of a queue, and docs/durable-design.md the design.
 package durable

@@ -16,7 +16,7 @@ const (
 	// EventClaimed: a message was claimed. A message that is due may begin with its claim.
 	EventClaimed EventKind = iota + 1
 
-	// EventBegun: a message became firing. From now on Cancel returns ResultFiring.
+	// EventBegun: a message became firing. From then on Cancel returns ResultFiring.
 	EventBegun
 
 	// EventDelivered: the handler of a message is about to be called, or Take is about to return.
@@ -34,7 +34,7 @@ const (
 	EventRunFailed
 
 	// EventPostponed: the store rescheduled a message without counting an attempt. Err is set if
-	// the handler has declined it: see [Decline].
+	// the handler has declined the message: see [Decline].
 	EventPostponed
 
 	// EventRetried: the store rescheduled a message after a failed attempt.

@@ -12,25 +12,25 @@ import (
 
 // OneAtATime returns middleware that handles messages with the same key one at a time, in all
 // consumers of the queue that use it. key returns the key of a message, for example one of its
-// headers: at most 250 bytes without control characters, otherwise the message becomes a dead
-// letter. Messages with the key "" are not restricted. Two middlewares of a chain must not return
-// the same key.
+// headers. Messages with the key "" are not restricted. If a key has more than 250 bytes or a
+// control character, the message becomes a dead letter. Two such middlewares in one chain must not
+// have a key in common.
 //
-// A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubled up
-// to 5 s. It does not keep its place: a later message with the key may be handled before it. It
-// uses a handler each time, and counts in Source.Rate.
+// A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubling up
+// to 5 s. It does not keep its place: a later message with the key may be handled before it. Each
+// attempt occupies a handler and counts toward Source.Rate.
 //
-// The lock of a key is a message of the queue, whose id is "lock:" and the key. It is due after
-// ConsumerOptions.Visibility, rescheduled while the handler runs, and cancelled when it returns. No
-// handler receives it. If the process crashes, the lock expires when it is due (see
-// Message.ExpireAt). If the lock cannot be rescheduled in time, because the store is unreachable or
-// [Queue.CancelAll] has removed it, the context of the handler is cancelled with [ErrLeaseLost]. A
-// handler that continues after that, or after its process was suspended, may run beside the next
-// one.
+// The lock of a key is a message in the queue, whose id is "lock:" followed by the key. It is due
+// after ConsumerOptions.Visibility, rescheduled while the handler runs, and cancelled when the
+// handler returns. No handler receives it. If the process crashes, the lock expires when it is due
+// (see Message.ExpireAt). If the lock cannot be rescheduled in time, because the store is
+// unreachable or [Queue.CancelAll] has removed it, the context of the handler is cancelled with
+// [ErrLeaseLost]. A handler that continues after that, or after its process was suspended, may
+// overlap with the next one.
 //
-// A delivery with a key makes three more calls to the store, and one per third of Visibility. If
-// the store fails, or the lock is lost and the handler returns an error, the failure is reported to
-// Options.OnError and the message is postponed, which counts no attempt.
+// A delivery with a key makes three more calls to the store, and another one per third of
+// Visibility. If the store fails, or the lock is lost and the handler returns an error, the failure
+// is reported to Options.OnError and the message is postponed without counting an attempt.
 func OneAtATime(key func(d *Delivery) string) func(Handler) Handler {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, d *Delivery) error {

@@ -37,11 +37,11 @@ type CancelReport struct {
 // cancelled one is cancelled only if it matches as well. Messages that were enqueued with the same
 // id in the same millisecond cannot be distinguished.
 //
-// If the call fails, or ctx ends, the report has the numbers up to that point. Errors are the same
-// as for [Queue.Cancel], and name a message or a partition. Calls in progress may take effect and
-// are not counted. Unreadable messages do not end the scan. If there are any, the error after the
-// scan wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable is
-// neither listed nor counted here: see [Counts].Unreadable.
+// If the call fails, or ctx ends, the report has the numbers up to that point. The errors are the
+// same as from [Queue.Cancel], and name a message or a partition. Calls in progress may take effect
+// and are not counted. Unreadable messages do not end the scan. If there are any, the error after
+// the scan wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable
+// is neither listed nor counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all pending messages with their bodies, because stores have no index of
 // headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory.
@@ -56,8 +56,8 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 	return cancelEach(ctx, q, &canceller{headers: headers})
 }
 
-// CancelAll cancels all pending messages, with and without headers, also those whose headers cannot
-// be read. The scan, the errors and the cost are the same as for [Queue.CancelMatching].
+// CancelAll cancels all pending messages, with and without headers, including those whose headers
+// cannot be read. It scans the queue as [Queue.CancelMatching] does, with the same errors and cost.
 func (q *Queue) CancelAll(ctx context.Context) (CancelReport, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return CancelReport{}, err

@@ -15,17 +15,16 @@ import (
 type Message struct {
 	// ID identifies the message. It has 1 to 255 bytes of UTF-8 without ASCII control characters,
 	// and is not "timingwheel.probe", which is reserved. If ID is empty, the message gets a ULID.
-	// While a message with this id is queued, enqueuing another one returns [ErrDuplicate], and
-	// [ErrDead] while it is a dead letter.
+	// Enqueue returns [ErrDuplicate] while a message with this id is queued, and [ErrDead] while it
+	// is a dead letter.
 	ID string
 
 	// Body is copied. It may be empty, and has at most Options.MaxBody bytes.
 	Body []byte
 
-	// Headers are metadata that each delivery returns, such as a trace context. There are at most
-	// 64 headers, with at most 8 KiB in all keys and values. Keys and
-	// values are UTF-8, and keys are not empty. The map is copied. Headers do not count toward
-	// Options.MaxBody.
+	// Headers are metadata that each delivery carries, such as a trace context. There are at most
+	// 64 headers, with at most 8 KiB in all keys and values. Keys and values are UTF-8, and keys
+	// are not empty. The map is copied. Headers do not count toward Options.MaxBody.
 	Headers map[string]string
 
 	// Delay is the time until the message is due, rounded up to milliseconds. If Delay <= 0, the
@@ -33,8 +32,8 @@ type Message struct {
 	Delay time.Duration
 
 	// At is the due time on the store's clock, rounded up to milliseconds. A message with a past
-	// time is due immediately. The zero time means that Delay applies. Setting both At and Delay
-	// returns [ErrInvalid].
+	// time is due immediately. The zero time means that Delay applies. Enqueue returns [ErrInvalid]
+	// if both At and Delay are set.
 	At time.Time
 
 	// ExpireAt is the time on the store's clock, rounded down to milliseconds, after which the
@@ -43,10 +42,10 @@ type Message struct {
 	// [Counts].Expired counts it. A running handler is not interrupted. A dead letter is kept until
 	// it is replayed. The zero time means that the message does not expire.
 	//
-	// An ExpireAt that is not after At returns [ErrInvalid]. ExpireAt is not compared with Delay,
-	// because only the store's clock determines when the delay ends. A message that is due after
-	// its ExpireAt expires without a delivery, as does a message that is rescheduled to a time
-	// after it.
+	// Enqueue returns [ErrInvalid] if ExpireAt is not after At. ExpireAt is not compared with
+	// Delay, because only the store's clock determines when the delay ends. A message that is due
+	// after its ExpireAt expires without a delivery, as does a message that is rescheduled to a
+	// time after it.
 	ExpireAt time.Time
 
 	// Repeat makes the message recurring: see the package documentation. It is an interval of at
@@ -54,14 +53,14 @@ type Message struct {
 	// expression with five fields, such as "0 8 * * *". "CRON_TZ=Europe/Berlin " before the fields
 	// sets the zone, which is otherwise UTC. The first run is at At or after Delay. If both are
 	// zero, it is at the first time of the series, or one interval from now if Repeat is an
-	// interval. An expression without times, or of more than 255 bytes, returns [ErrInvalid]. The
-	// first time of a cron expression needs the store's clock, a call if the process knows no
-	// reading.
+	// interval. Enqueue returns [ErrInvalid] for an expression without times or with more than 255
+	// bytes. To find the first time of a cron expression, it reads the store's clock unless a
+	// recent reading is known.
 	Repeat string
 
 	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter,
-	// or a run of a recurring message ends. 0 means the queue's number. A negative number returns
-	// [ErrInvalid].
+	// or a run of a recurring message ends. 0 means Options.MaxAttempts. Enqueue returns
+	// [ErrInvalid] for a negative number.
 	MaxAttempts int
 
 	// Replace makes Enqueue replace an existing message with the same id if that message has not

@@ -35,10 +35,10 @@ func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
 // The fields must not change while a consumer uses the Mux.
 type Mux struct {
 	Header string          // defaults to "kind", which package typed writes
-	Kinds  map[string]Kind // by the value of the header; "" has the messages without the header
+	Kinds  map[string]Kind // by the value of the header; "" is the kind of messages without the header
 }
 
-// Kind is a kind of messages. A zero field other than Handler means the field of [ConsumerOptions].
+// Kind is a kind of messages. If Timeout or Backoff is zero, [ConsumerOptions] applies.
 type Kind struct {
 	Handler Handler
 

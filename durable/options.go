@@ -26,8 +26,8 @@ type Options struct {
 	// Tools set it so that a misspelled name does not create a queue.
 	Existing bool
 
-	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the limit of a queue
-	// that exists, or the default of a new one. Others return [ErrOptions] unless Update is set.
+	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the existing limit, or
+	// the default of a new queue. Open returns [ErrOptions] for another one unless Update is set.
 
 	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
 	MaxBody int
@@ -49,15 +49,15 @@ type Options struct {
 	DeadAge time.Duration
 
 	// Update makes Open change the limits of an existing queue to those that are not 0. The limits
-	// of dead letters apply immediately in a directory and in PostgreSQL, and on Redis to each
-	// opened queue with the next heartbeat of its consumers. MaxBody and MaxAttempts apply where
-	// the queue is opened afterwards.
+	// of dead letters apply immediately in a directory and in PostgreSQL. On Redis each process
+	// applies them from the next heartbeat of its consumers on. MaxBody and MaxAttempts apply to a
+	// Queue that is opened afterwards.
 	Update bool
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
 	// unreachable, unless its context ends first. Calls that only read, and most calls to a
-	// directory, fail immediately. If a directory is served by a frozen process, they fail after
-	// RetryFor, from one to 30 seconds. Defaults to one minute, from 1 ms to one hour.
+	// directory, fail immediately. If the process that serves a directory hangs, they fail after
+	// RetryFor, limited to 1 to 30 s. Defaults to one minute, from 1 ms to one hour.
 	RetryFor time.Duration
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
@@ -76,15 +76,15 @@ type Options struct {
 	// and err where they apply. The level is Warn if a lease was lost or the store is unreachable,
 	// and Error otherwise. Failed deliveries are logged as Warn, with the attributes attempt and
 	// delay too. There is at most one record per second about failed deliveries, and one about
-	// failed claims and an unreachable store. They have the number of skipped ones. Defaults to
-	// [slog.Default] at the time of Open. Use [slog.DiscardHandler] to disable logging.
+	// failed claims and an unreachable store. Each has the number of records skipped before it.
+	// Defaults to [slog.Default] at the time of Open. Use [slog.DiscardHandler] to disable logging.
 	Logger *slog.Logger
 
 	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called
 	// concurrently from several goroutines, and other calls wait for it. It must not block, and
 	// must not wait for a call that changes something in this queue, for Consume or for Close. The
-	// events of one delivery are ordered and precede the return of its Consume, or of Close. Other
-	// events are not ordered. A nil OnEvent costs nothing.
+	// events of one delivery are ordered, and OnEvent has received them when Consume or Close
+	// returns. Other events are not ordered. A nil OnEvent costs nothing.
 	OnEvent func(Event)
 
 	// OnError is called with the Err of each EventError and EventLeaseLost. The rules for OnEvent
@@ -157,18 +157,18 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 // ConsumerOptions configures [Consume], [Queue.Consume] and [Queue.Receiver]. A zero field selects
 // its default. These functions return [ErrInvalid] for a negative value.
 type ConsumerOptions struct {
-	// Concurrency is the maximum number of handlers that run concurrently, of [Consume] for all
-	// sources together. Defaults to 64, at most 1,048,576.
+	// Concurrency is the maximum number of handlers that run concurrently. [Consume] applies it to
+	// all sources together. Defaults to 64, at most 1,048,576.
 	Concurrency int
 
 	// HandlerTimeout is the time after which a handler's context ends. If the handler has not
-	// returned one second later, its lease is no longer extended, Options.OnError is called, and
-	// another message is handled in its place. The message is redelivered when the lease expires,
-	// which counts as a crash. 0 means no limit.
+	// returned one second later, the lease of its message is no longer extended, Options.OnError is
+	// called, and another message is handled in its place. The message is redelivered when the
+	// lease expires, which counts as a crash. 0 means no limit.
 	HandlerTimeout time.Duration
 
 	// SlowHandler is the time after which a message that is still in its handler, or was returned
-	// by Take and is not settled, is reported once. It is checked several times per Membership.
+	// by Take and is not settled, is reported once. The check runs several times per Membership.
 	// Defaults to 30 minutes, at least 1 ms.
 	SlowHandler time.Duration
 
@@ -179,15 +179,15 @@ type ConsumerOptions struct {
 	// delay is one second. Defaults to [Exponential] from one second to one hour.
 	Backoff func(d *Delivery, err error) time.Duration
 
-	// MaxCrashes is the number of crashes after which a message becomes a dead letter, and a
-	// recurring one stops. A crash is a delivery whose lease expires because the process has
+	// MaxCrashes is the number of crashes after which a message becomes a dead letter, or a
+	// recurring message stops. A crash is a delivery whose lease expires because the process has
 	// crashed or hangs. The message is due again: see [driver.Backend]. From its second crash on it
 	// is a suspect, which runs only while no other suspect runs in this process, in any queue. A
-	// message that ends its process thus causes at most two crashes of each message beside it,
-	// which become dead letters too if MaxCrashes is 1 or 2. Suspects that wait for each other are
-	// released every ten seconds if another process has a free handler. They count in Prefetch, so
-	// many of them may make other messages of their partition late by up to Fallback. Defaults to
-	// 10.
+	// message that ends its process thus causes at most two crashes of each message that runs
+	// beside it. Those messages become dead letters too if MaxCrashes is 1 or 2. Suspects that wait
+	// for each other are released every ten seconds if another process has a free handler. They
+	// count toward Prefetch, so many of them may make other messages of their partition late by up
+	// to Fallback. Defaults to 10.
 	MaxCrashes int
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler
@@ -207,16 +207,16 @@ type ConsumerOptions struct {
 
 	// Prefetch is the maximum number of messages that are claimed ahead and not begun. The
 	// consumer's partitions share it, and each may always have at least one. With Source.Rate it is
-	// at most the deliveries of a second, or Concurrency. Defaults to 16,384, at most 16,777,216.
+	// at most the larger of Rate and Concurrency. Defaults to 16,384, at most 16,777,216.
 	Prefetch int
 
 	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
 	// way. One message may always be claimed. Defaults to 64 MiB.
 	PrefetchBytes int
 
-	// Fallback is the maximum time between two claims from an owned partition. Consumers with free
-	// handlers together visit each partition of the others in about the same time. Claims in
-	// between follow hints from the store. Defaults to one second, at least 500 ms.
+	// Fallback is the maximum time between two claims from an owned partition. Together, the other
+	// consumers with free handlers claim from the partition about as often. Claims in between
+	// follow hints from the store. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
 	// Membership is how long a consumer keeps its partitions after its last heartbeat. The consumer
@@ -226,7 +226,7 @@ type ConsumerOptions struct {
 	Membership time.Duration
 
 	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no
-	// partitions while the queue has consumers that are not tools. They leave no messages to it.
+	// partitions while the queue has consumers that are not tools. They release no messages for it.
 	Tool bool
 }
 

@@ -117,8 +117,8 @@ func findOutcome(err error) (o *outcomeError) {
 	return o
 }
 
-// Reject returns an error for handlers that makes the message a dead letter immediately, regardless
-// of the remaining attempts, even if err is nil. The returned error wraps err.
+// Reject returns an error by which a handler makes its message a dead letter immediately,
+// regardless of the remaining attempts, even if err is nil. The returned error wraps err.
 func Reject(err error) error {
 	text := errors.New("rejected")
 	if err != nil {
@@ -127,7 +127,7 @@ func Reject(err error) error {
 	return &outcomeError{err: text, rejected: true}
 }
 
-// Fail returns an error for handlers that makes the message due after d, instead of the delay of
+// Fail returns an error by which a handler makes its message due after d, instead of the delay of
 // ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts as a
 // failed attempt, even if err is nil. After the last attempt the message becomes a dead letter. The
 // returned error wraps err.
@@ -137,19 +137,19 @@ func Fail(err error, d time.Duration) error {
 
 var errRetry = errors.New("retry requested")
 
-// Postpone returns an error for handlers that makes the message due after d, or immediately if
+// Postpone returns an error by which a handler makes its message due after d, or immediately if
 // d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
 // one, and Record.Reason becomes empty. A handler that waits for something, such as the end of a
-// payment, postpones its message and checks again. A Postpone, Again or AgainAt that is joined with
-// another error, as by [errors.Join], is a failure.
+// payment, postpones its message and checks again. If the error of Postpone, Again or AgainAt is
+// joined with another one, as by [errors.Join], the delivery has failed.
 func Postpone(d time.Duration) error {
 	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}}
 }
 
 // Again returns an error for handlers that have handled the message and want it again after d, or
 // immediately if d <= 0. The store acknowledges the message and makes it due again in one step,
-// with the same id, body and headers, and without attempts, crashes and postponements. A message
-// with an ExpireAt is not delivered after it.
+// with the same id, body and headers, and with no attempts, crashes or postponements. A message
+// with an ExpireAt is not delivered after that time.
 func Again(d time.Duration) error { return again(driver.Change{Delay: max(0, d)}) }
 
 // AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. A past time
@@ -162,10 +162,10 @@ func again(change driver.Change) error {
 }
 
 // Decline returns an error for handlers that cannot handle the message, although another version of
-// the program may, for example during a rolling upgrade. The message is postponed, for a second at
-// first and up to ten minutes later, and err is logged and stored as its reason. After 100
-// postponements in a row, in about 13 hours, the message becomes a dead letter. Postponements by
-// [Postpone] are among them. The returned error wraps err.
+// the program may, for example during a rolling upgrade. The message is postponed, for one second
+// at first and then for longer each time, up to ten minutes. The error is logged and stored as the
+// reason of the message. After 100 postponements in a row, in about 13 hours, the message becomes a
+// dead letter. Postponements by [Postpone] count too. The returned error wraps err.
 func Decline(err error) error {
 	return &outcomeError{err: cmp.Or(err, errDeclined), declined: true}
 }
@@ -173,8 +173,8 @@ func Decline(err error) error {
 var errDeclined = errors.New("declined")
 
 // Failed reports whether a delivery has failed or was declined if its handler returns err, for
-// middleware that records errors. [Postpone], [Again] and [AgainAt] are no failures, and neither is
-// nil.
+// middleware that records errors. [Postpone], [Again] and [AgainAt] are not failures, and neither
+// is nil.
 func Failed(err error) (failed bool) {
 	defer func() {
 		if recover() != nil { // in a method of err
@@ -190,11 +190,11 @@ const (
 	maxDeclinePause = 10 * time.Minute
 )
 
-// Nack settles the delivery as a [Handler] does that returns cause. Unless [Reject] or a similar
+// Nack settles the delivery as if a [Handler] had returned cause. Unless [Reject] or a similar
 // function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
 // a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
-// message, up to 512 bytes: see [Record]. [Kind] has no effect. Errors are the same as for
-// [Delivery.Ack].
+// message, up to 512 bytes: see [Record]. [Kind].Backoff does not apply. Nack returns the same
+// errors as [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errRetry
@@ -209,7 +209,7 @@ func (d *Delivery) NackAfter(ctx context.Context, delay time.Duration, cause err
 	return d.Nack(ctx, Fail(cause, delay))
 }
 
-// Postpone makes the message due after delay, without an attempt: see [Postpone].
+// Postpone makes the message due after delay, without counting an attempt: see [Postpone].
 func (d *Delivery) Postpone(ctx context.Context, delay time.Duration) error {
 	return d.Nack(ctx, Postpone(delay))
 }
@@ -222,8 +222,8 @@ func (d *Delivery) Again(ctx context.Context, delay time.Duration) error {
 // AgainAt acknowledges the message and makes it due again at t: see [AgainAt].
 func (d *Delivery) AgainAt(ctx context.Context, t time.Time) error { return d.Nack(ctx, AgainAt(t)) }
 
-// Bury makes the message a dead letter. The reason is stored with it, up to 512
-// bytes. Errors are the same as for [Delivery.Ack].
+// Bury makes the message a dead letter. The reason is stored with it, up to 512 bytes. Bury returns
+// the same errors as [Delivery.Ack].
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	cause := errors.New("rejected")
 	if reason != "" {
@@ -258,11 +258,10 @@ func (k EventKind) retries() bool {
 	return k == EventAgain || k == EventRunFailed || k == EventPostponed || k == EventRetried
 }
 
-// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay
-// begins with least after the first attempt and doubles with each further attempt. It is multiplied
-// by a random factor from 0.5 to 1.5, so that messages that failed together are not retried
-// together. The delay never exceeds most. If least <= 0, the delay is 0. The delay depends only on
-// d.Attempts.
+// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay is
+// least after the first attempt and doubles with each further attempt. It is multiplied by a random
+// factor from 0.5 to 1.5, so that messages that failed together are not retried together. The delay
+// never exceeds most. If least <= 0, the delay is 0. The delay depends only on d.Attempts.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
 		return exponential(least, most, min(max(0, d.Attempts), 63)+1)

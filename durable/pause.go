@@ -20,15 +20,15 @@ import (
 //
 // Pause makes one call to the store per partition, concurrently. Pausing a paused queue has no
 // effect. After an error some partitions may be paused and others not. Pause and Resume may be
-// called again. Errors are the same as for [Queue.Cancel], also for calls that give up.
+// called again. Pause returns the same errors as [Queue.Cancel], including [ErrOutcomeUnknown].
 func (q *Queue) Pause(ctx context.Context) error {
 	return q.setPaused(ctx, "pause", true)
 }
 
 // Resume ends a pause: consumers deliver the overdue messages as fast as their handlers take them.
 // Consumers notice the end immediately or, if the store's hint is lost, after
-// ConsumerOptions.Fallback. Resuming a queue that is not paused has no effect. Errors are the same
-// as for [Queue.Pause].
+// ConsumerOptions.Fallback. Resuming a queue that is not paused has no effect. Resume returns the
+// same errors as [Queue.Pause].
 func (q *Queue) Resume(ctx context.Context) error {
 	return q.setPaused(ctx, "resume", false)
 }

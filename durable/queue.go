@@ -18,8 +18,8 @@ import (
 )
 
 // Store holds queues: in memory (package memstore), in a directory (package pebblestore), on Redis
-// (package redisstore) or in PostgreSQL (package pgstore). One of these packages creates it for
-// [Open]. Package driver documents the methods that a store implements.
+// (package redisstore) or in PostgreSQL (package pgstore). Each of these packages creates a Store
+// for [Open]. Package driver documents the methods that a store implements.
 type Store = driver.Store
 
 // Queue is a queue of delayed messages in a store. Its methods are safe for concurrent use.
@@ -267,9 +267,9 @@ func newRequests(ctx context.Context, q *Queue, messages []Message) ([]putReques
 	return requests, nil
 }
 
-// Prepare is for store packages whose EnqueueTx stores messages in the caller's transaction, which
-// programs call instead. It returns the backend, and the messages with their ids, in the order in
-// which the backend must store them. Errors are the same as for [Queue.EnqueueBatch].
+// Prepare is for store packages. Programs call a package's EnqueueTx instead, which stores messages
+// in their transaction. Prepare returns the backend, and the messages with their ids, in the order
+// in which the backend must store them. It returns the same errors as [Queue.EnqueueBatch].
 func (q *Queue) Prepare(ctx context.Context, messages ...Message) (driver.Backend, []driver.Put, error) {
 	requests, err := newRequests(ctx, q, messages)
 	if err != nil {
@@ -386,11 +386,11 @@ func (r Result) String() string {
 }
 
 // Cancel removes a message that has not begun, whether or not a consumer has prefetched it. After
-// [ResultCancelled] no handler is called. [ResultFiring] means that a handler is being called or
-// was called, unless its process ends. [ResultNotFound] means that the message does not exist or is
-// a dead letter, which [Queue.Get] tells apart. The result is exact, even if a reply of the store
-// was lost and the call was repeated. A message that waits for another attempt after an error or a
-// crash can be cancelled. In that case a handler was called earlier.
+// [ResultCancelled] no handler is called. [ResultFiring] means that a handler was called or is
+// about to be called, unless its process ends first. [ResultNotFound] means that the message does
+// not exist or is a dead letter. [Queue.Get] tells these cases apart. The result is exact, even if
+// a reply of the store was lost and the call was retried. A message that waits for another attempt
+// after an error or a crash can be cancelled. In that case a handler was called earlier.
 //
 // With [Interrupt], Cancel also cancels a message that has begun. Without it, Cancel of a running
 // recurring message ends the series: ResultFiring then means that this run, with its retries, is
@@ -409,31 +409,31 @@ type CancelOption uint8
 
 // Interrupt makes [Queue.Cancel] return [ResultInterrupted] instead of [ResultFiring] if the
 // message has begun. The store then removes the message when its delivery is settled, with any
-// outcome, or when its lease ends. It counts as cancelled unless it was handled. Repeating the call
-// has no effect. The context of a handler ends with the cause [ErrInterrupted], within a third of
-// ConsumerOptions.Visibility and normally within milliseconds. A caller of Take learns it from
-// [Delivery.Extend].
+// outcome, or when its lease ends. The message counts as cancelled unless it was handled. Repeating
+// the call has no effect. The context of a handler ends with the cause [ErrInterrupted], within a
+// third of ConsumerOptions.Visibility and normally within milliseconds. A caller of Take gets
+// ErrInterrupted from [Delivery.Extend].
 const Interrupt CancelOption = 1
 
 // Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
-// milliseconds. If d <= 0, the message is due immediately. Results and errors are the same as for
-// [Queue.Cancel], with [ResultRescheduled] instead of ResultCancelled.
+// milliseconds. If d <= 0, the message is due immediately. Reschedule returns the same results and
+// errors as [Queue.Cancel], with [ResultRescheduled] instead of ResultCancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
 // RescheduleAt makes a message that has not begun due at t on the store's clock, rounded up to
-// milliseconds. If t is in the past, the message is due immediately. Results and errors are the
-// same as for [Queue.Reschedule].
+// milliseconds. If t is in the past, the message is due immediately. It returns the same results
+// and errors as [Queue.Reschedule].
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
 
 // SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
 // series. If a recurring message is running, the change takes effect when the run ends, and the
-// result is [ResultRescheduled]. If repeat is empty, the next run is the last, or the present one
-// if it has begun; the due time does not change. Other results and errors are the same as for
-// [Queue.Reschedule]. An invalid expression returns [ErrInvalid].
+// result is [ResultRescheduled]. If repeat is empty, the due time does not change, and the next run
+// is the last one, or the current run if it has begun. The other results and errors are the same as
+// from [Queue.Reschedule]. [ErrInvalid] also means that repeat is not valid.
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
 	if err := cmp.Or(q.checkOpen(ctx), checkID(id)); repeat != "" && err == nil {
@@ -478,8 +478,8 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 // Shutdown closes the queue gracefully. It ends the calls to [Queue.Consume] and the receivers,
 // waits until the handlers have returned and their messages are settled (see
 // ConsumerOptions.Grace), and closes the queue. If ctx ends first, Shutdown closes the queue
-// without waiting further and returns the cause of ctx. No message counts a crash in either case:
-// see [Queue.Close].
+// without waiting further and returns the cause of ctx. No crash is counted in either case, unless
+// the store does not answer: see [Queue.Close].
 //
 // A handler must not call Shutdown, because Shutdown would wait for the handler. If ctx is the
 // context of a handler, or derived from it, Shutdown does nothing and returns [ErrInvalid]. It also
@@ -518,15 +518,15 @@ const closeTime = 5 * time.Second
 
 // Close closes the queue. It stops claiming messages, cancels the contexts of handlers with
 // [ErrClosed] as the cause, and waits one second for the handlers. It then releases all messages of
-// this process that are not settled, including messages from [Queue.Take]. Released messages count
-// neither an attempt nor a crash. Calls that change something return ErrClosed, unless the store
-// has already received them.
+// this process that are not settled, including messages from [Queue.Take]. A release counts neither
+// as an attempt nor as a crash. Calls that change something return ErrClosed, unless the store has
+// already received them.
 //
 // Close returns immediately if the process holds no messages. It returns after five seconds if the
 // store is unreachable or does not answer. In that case messages are redelivered when their leases
-// expire, and messages that had begun count a crash. Calling Close again has no effect. A handler
-// may call Close, but Close then waits one second because the handler has not returned.
-// Options.OnError must not call Close.
+// expire, which counts as a crash of each message that had begun. Calling Close again has no
+// effect. A handler may call Close, but Close then waits one second because the handler has not
+// returned. Options.OnError must not call Close.
 func (q *Queue) Close() {
 	ended := make(chan struct{})
 	consumers := q.endConsumers()

@@ -12,8 +12,8 @@ import (
 //
 // A receiver prefetches messages for the next calls. If the context of a call ends after a message
 // has begun for it, the message is kept for the next call, and released after about 100 ms. If Take
-// is not called for ConsumerOptions.Membership, the receiver releases all messages. The next call
-// claims again.
+// is not called for ConsumerOptions.Membership, the receiver releases the messages that it has
+// prefetched. The next call claims again.
 type Receiver struct {
 	q    *Queue
 	opts ConsumerOptions
@@ -23,8 +23,8 @@ type Receiver struct {
 }
 
 // Receiver returns a receiver with its own options. The receiver claims nothing before the first
-// call to Take. It ignores Concurrency, Grace and HandlerTimeout. The error is
-// [ErrInvalid] for invalid options.
+// call to Take. It ignores Concurrency, Grace and HandlerTimeout. The error is [ErrInvalid] if
+// options are invalid.
 func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	opts, err := options.withDefaults()
 	if err != nil {
@@ -39,8 +39,8 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 
 // Take waits for a message that is due and begins it. The caller must settle the message with one
 // of the methods of [Delivery] within ConsumerOptions.Visibility, or call [Delivery.Extend]: unlike
-// the lease of a handler, this lease is not extended automatically. Other suspects (see
-// ConsumerOptions.MaxCrashes) wait until a suspect is settled or its lease expires.
+// the lease of a handler, this lease is not extended automatically. If the message is a suspect
+// (see ConsumerOptions.MaxCrashes), other suspects wait until it is settled or its lease expires.
 //
 // Take returns the cause of ctx if ctx ends, [ErrClosed] if the receiver or the queue is closed,
 // [ErrBroken] if the store is broken, [ErrNoQueue] if the queue was deleted, [ErrLocked] if only

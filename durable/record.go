@@ -85,9 +85,9 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 
 // List returns an iterator over the messages in one state, one partition after another. Within a
 // partition the messages are ordered by their times. [StateLeased] selects leased and firing
-// messages. [StateFiring] returns [ErrInvalid]. List reads pages of at most 256 messages. A message
-// whose state or time changes during the iteration may be missed or returned twice. An error ends
-// the iteration.
+// messages. For [StateFiring] the error is [ErrInvalid]. List reads pages of at most 256 messages.
+// A message whose state or time changes during the iteration may be missed or returned twice. An
+// error ends the iteration.
 func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := q.checkOpen(ctx)

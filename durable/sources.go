@@ -14,8 +14,8 @@ type Source struct {
 	Handler Handler
 
 	// Weight is the relative share of the common handlers while messages of several queues wait: a
-	// queue with Weight 3 has three times as many as one with Weight 1. Defaults to 1, at most
-	// 1,000.
+	// queue with Weight 3 gets three times as many handlers as one with Weight 1. Defaults to 1, at
+	// most 1,000.
 	Weight int
 
 	// MaxRunning is the maximum number of handlers that run at a time for the queue, in all its
@@ -30,17 +30,17 @@ type Source struct {
 
 // Consume is [Queue.Consume] for several queues that share their handlers: at most
 // ConsumerOptions.Concurrency handlers run at a time. Every queue can use at least one of them, so
-// a queue whose handlers hang delays no other. Any queue may use the remaining ones. While messages
-// of several queues wait, the queue that has the fewest handlers for its weight gets the next free
-// one. The other options apply to each queue, and each has Concurrency goroutines. If one source
-// ends, for example because its queue is closed, Consume ends the others and returns the error of
-// the first.
+// a queue whose handlers hang does not block the others. Any queue may use the remaining handlers.
+// While messages of several queues wait, the queue that has the fewest handlers for its weight gets
+// the next free one. The other options apply to each queue, and each queue has Concurrency
+// goroutines. If one source ends, for example because its queue is closed, Consume ends the others
+// and returns the error of the first to end.
 //
 // The limits of a source apply to all consumers of its queue together. All of them must set the
 // same limits and the same ConsumerOptions.Membership: [Queue.Consume] and receivers have no limits
 // and reduce the shares of the others. A message that waits for a limit has not begun. It can be
 // cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of its
-// own needs a queue of its own, because its waiting messages would delay those that are due later.
+// own needs a queue of its own, because its waiting messages would delay others that are due later.
 //
 // A consumer's share of a limit depends on the Concurrency of all consumers, as of their last
 // heartbeats. A share of MaxRunning may be 0: one of five equal consumers runs nothing if
@@ -62,8 +62,8 @@ type Source struct {
 // A call that the store does not answer may hold a share of MaxRunning until the call fails.
 //
 // Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
-// is no source, or if there are more than ConsumerOptions.Concurrency. Errors that end a source are
-// the same as for [Queue.Consume], and name the queue if there are several.
+// is no source, or if there are more than ConsumerOptions.Concurrency. The other errors are the
+// same as from [Queue.Consume], and name the queue if there are several.
 func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	if err == nil {

@@ -128,8 +128,8 @@ type Stats struct {
 }
 
 // Stats returns the counts of all partitions. It makes one or two calls to the store per partition,
-// one after another, and one more, so the counts are not an atomic snapshot. If any call fails,
-// Stats returns its error and no counts.
+// and one for the consumers. The calls follow one another, so the counts are not an atomic
+// snapshot. If any call fails, Stats returns its error and no counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return Stats{}, err
@@ -170,12 +170,11 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 
 // CountDue returns, for each duration, the number of scheduled messages that are due at most that
 // long from now on the store's clock. 0 counts the messages that are already due. There must be 1
-// to 64 durations, not negative and in ascending order. Otherwise the error is
-// [ErrInvalid].
+// to 64 durations, in ascending order and not negative. Otherwise the error is [ErrInvalid].
 //
 // CountDue makes one call to the store per partition, one after another, so the counts are not an
 // atomic snapshot. For each duration a call is O(log n) on Redis and O(n) in the messages counted
-// in PostgreSQL. Other stores visit some thousands that are not due and estimate numbers beyond.
+// in PostgreSQL. Other stores visit a few thousand that are not due, and estimate the rest.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 // Store holds one or more queues: in memory ([memstore]), in a directory ([pebblestore]), on Redis
-// ([redisstore]) or in PostgreSQL ([pgstore]). One of these packages creates it for durable.Open.
+// ([redisstore]) or in PostgreSQL ([pgstore]). Each package creates a Store for durable.Open.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
 // [pebblestore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pebblestore
@@ -21,10 +21,10 @@ import (
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
 	// Open opens a queue. If the queue does not exist, Open creates it, with the defaults of
-	// durable.Options for zeros, or returns [ErrNoQueue] if config.Existing is set. It returns
-	// [ErrInvalid] for a value that is out of range, [ErrVersion] for a queue of another format,
-	// [ErrPartitions] for a queue with another number of partitions and, unless config.Update is
-	// set, [ErrOptions] for a queue with other limits.
+	// durable.Options for zero fields, or returns [ErrNoQueue] if config.Existing is set. It
+	// returns [ErrInvalid] for a value that is out of range, [ErrVersion] for a queue of another
+	// format, [ErrPartitions] for a queue with another number of partitions and, unless
+	// config.Update is set, [ErrOptions] for a queue with other limits.
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store itself has opened. Later calls to its backends
@@ -53,7 +53,7 @@ type Config struct {
 	// returning [ErrOptions] if they differ.
 	Update bool
 
-	RetryFor time.Duration // limits a call to another process of the machine; 0: the store decides
+	RetryFor time.Duration // limits how long a store waits for another process; 0: the store decides
 }
 
 // Backend is one queue in a store. It offers a small set of transitions, each of up to [MaxBatch]
@@ -87,40 +87,40 @@ type Config struct {
 // A message that waits after a crash is a suspect: it may be one that ends its process. It begins
 // only by OpBegin, which a process calls for one suspect at a time.
 //
-// A store that lives only as long as its callers' process may end all leases when it is reopened,
-// which counts a crash per firing message. A message that has reached Claim.MaxCrashes in this way
-// becomes dead when a claim takes it.
+// A store that keeps leases only in its callers' process may end all of them when it is reopened,
+// which counts as a crash of each firing message. A message that has reached Claim.MaxCrashes in
+// this way becomes dead when a claim takes it.
 //
 // A message with a Repeat is recurring: it is due at the times of a series, which package durable
-// computes. Record.Planned is the time of the present run: Put, Reschedule and Replay set it to the
+// computes. Record.Planned is the time of the current run: Put, Reschedule and Replay set it to the
 // due time, and retries do not change it. When the run is over, Change.Again makes the message due
-// at the next time. A recurring message does not become dead by crashes: at Claim.MaxCrashes it is
+// at the next time. Crashes do not make a recurring message dead: at Claim.MaxCrashes it is
 // scheduled at [Never], with the reason above, until Replay.
 //
 // Put with Replace and a Repeat, and OpRepeat, accept a recurring message that is firing. They do
 // not change the run: its lease and token stay, and its end makes the message due at the new
-// Planned. However a delivery ends, the message is not due again before its Planned, except that
-// Retry with Again and the Incarnation sets a new Planned.
+// Planned. However a delivery ends, the message is not due again before its Planned. The exception
+// is Retry with Again and the Incarnation, which sets a new Planned.
 //
-// Cancel ends the series of a firing message, so that it is not due again when the run has ended.
+// Cancel ends the series of a firing message: the message is not due again after the run.
 //
 // Cancel with Change.Interrupt marks a firing message: its Planned becomes [Never]. The next
-// transition that ends the lease then removes the message, as does the end of the lease. It counts
-// as acked by Ack and by Retry with Again, and otherwise as cancelled. Put with Replace and
-// OpRepeat return [StatusFiring] for it.
+// transition that ends the lease then removes the message, as does the expiry of the lease. The
+// message counts as acked after Ack and Retry with Again, and otherwise as cancelled. Put with
+// Replace and OpRepeat return [StatusFiring] for it.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
-// series of at most 255 bytes, in UTF-8 without control characters. Transitions are declared.
+// series of at most 255 bytes, in UTF-8 without control characters. Every [Op] is a declared one.
 //
 // An error wraps [ErrBroken] if no call will succeed before the store is reopened or its data is
 // restored. The queue then returns the error to its callers immediately, and its consumers end.
 //
-// An error wraps [ErrUnavailable] if the same call may succeed later. A store behind a network
-// cannot know whether such a call has taken effect, so each call may be repeated. Transitions with
-// a token are idempotent: see [OpBegin]. Calls without a token have a [Call], which makes them take
-// effect once. Stores in the memory or a directory of this machine ignore Call and Claim.Seen, Seq
-// and Repeat.
+// An error wraps [ErrUnavailable] if the same call may succeed later. Such a call may nevertheless
+// have taken effect on a server, and callers may repeat it. Transitions with a token are
+// idempotent: see [OpBegin]. Calls without a token have a [Call], which makes them take effect
+// once. Stores in the memory or a directory of this machine ignore Call and Claim.Seen, Seq and
+// Repeat.
 type Backend interface {
 	// Config returns the queue's number of partitions, which never changes, and the limits that it
 	// had when it was opened. Transitions use the present limits; a store with several processes
@@ -130,13 +130,13 @@ type Backend interface {
 	// Put stores messages. It takes effect once: see [Call].
 	Put(ctx context.Context, put Put) ([]Status, error)
 
-	// Claim ends expired leases, and leases messages in the order of their due times.
+	// Claim ends expired leases and then takes leases on messages, in the order of their due times.
 	//
 	// A claim whose answer was lost may have taken effect, or may take effect later. If it has
 	// taken effect, the Claim.Seen of the consumer's next claim shows it, and that claim returns
 	// the same messages again. If it has not, the Claim.Seq and Claim.Repeat of the next claim
-	// prevent it. If the consumer does not claim again, the messages return when their leases
-	// expire, and each message that began with the claim counts a crash.
+	// prevent it from doing so. If the consumer does not claim again, the messages return when
+	// their leases expire, and each message that began with the claim counts a crash.
 	//
 	// Claim removes an index entry whose record is gone, which Auditor.Lost counts. A message that
 	// this version cannot read stays scheduled, does not delay other messages, and is counted in
@@ -153,8 +153,8 @@ type Backend interface {
 	//
 	// After Pause has returned, no message of the partition begins. Claim leases no new messages
 	// and sets Claimed.Paused, and Begin returns [StatusPaused] for a leased message. All other
-	// transitions continue. Claims still end expired leases, and return messages whose answer was
-	// lost. The store sends a hint with Due 0 when the partition is paused or resumed.
+	// transitions continue. Claims still end expired leases, and return the messages of a lost
+	// answer. The store sends a hint with Due 0 when the partition is paused or resumed.
 	Pause(ctx context.Context, pause Pause) error
 
 	// Get returns a message, or [ErrNotFound] if no message has this id.
@@ -214,13 +214,13 @@ type Auditor interface {
 	// key that was lost as a whole counts as one more. damage describes such keys until Audit has
 	// repaired the partition. It wraps [ErrUnsafe] unless the store accepts their loss. The queue
 	// calls Lost after Open, about once a minute, and after a claim with Claimed.Lost, and reports
-	// a new damage, or a number that has risen.
+	// new damage, or a number that has risen.
 	Lost(ctx context.Context, partition int) (n uint64, damage, err error)
 }
 
 // Lister is implemented by a [Store] that can list and delete its queues.
 type Lister interface {
-	// Queues returns the sorted names of the queues, with those whose deletion was interrupted.
+	// Queues returns the sorted names of all queues, even if their deletion was interrupted.
 	Queues(ctx context.Context) ([]string, error)
 
 	// DeleteQueue deletes a queue with its messages, counters and members. It returns [ErrNoQueue]
@@ -263,8 +263,8 @@ type Record struct {
 	Died        Instant // of dead letters
 	Reason      string  // the last error, at most 512 bytes; a store may replace bytes that are not text
 	Repeat      string  // as in PutItem
-	Planned     Instant // of recurring messages: time of the run; Never, if firing: marked, see Backend
-	Postponed   int     // postponements since its last failure, crash or Again
+	Planned     Instant // of recurring messages: time of the run; Never: a firing message is marked, see Backend
+	Postponed   int     // postponements since the last failure, crash or Again
 }
 
 // Call makes a call without a token take effect at most once, however often copies of it are sent
@@ -295,7 +295,7 @@ type Call struct {
 
 // LateError means that a store has rejected a copy of a [Call], which has changed nothing.
 type LateError struct {
-	Now     Instant // the store's clock, or a later reading of it; NotAfter must be later
+	Now     Instant // the store's clock, or a later time that it has shown; NotAfter must be later
 	Unknown bool    // an earlier copy may have taken effect and been forgotten
 }
 
@@ -320,7 +320,7 @@ type PutItem struct {
 	Delay       time.Duration
 	At          Instant
 	MaxAttempts int    // see Record.MaxAttempts
-	Repeat      string // series of a recurring message, at most 255 bytes; its due time is planned
+	Repeat      string // series of a recurring message, at most 255 bytes; Planned is then the due time
 }
 
 // Member is a consumer of a queue.
@@ -330,7 +330,7 @@ type Member struct {
 	PID        int    // process id on the host
 	Partitions []int  // owned at the last heartbeat, ascending
 	Capacity   int    // number of messages that it handles concurrently; 0: unknown; -1: a tool
-	Free       int    // how many more it could have handled at some time since the heartbeat before
+	Free       int    // how many more it could have handled at some time since the previous heartbeat
 
 	Waiting    int           // messages that are due and wait in the consumer for a handler
 	WaitingFor time.Duration // time since the first of them was due
@@ -354,23 +354,23 @@ type Claim struct {
 	Max        int           // number of messages, 0 to MaxBatch; 0 only ends expired leases
 	MaxBytes   int           // size of their bodies; one message is claimed regardless of its size
 	Visibility time.Duration // lease of a message that begins with the claim, from now
-	Hold       time.Duration // lease of others, from the due time or a later now; 0: Visibility
-	Begin      int           // number of messages that begin if they are due and no suspects
+	Hold       time.Duration // lease of others, from now, or from the due time if that is later; 0: Visibility
+	Begin      int           // number of messages that begin if they are due and not suspects
 	MaxCrashes int           // number of crashes at which a message is dead; 0: no limit
 
 	// Consumer names the consumer, which has one claim of a partition in progress at a time. It has
 	// 1 to 64 bytes without a line break. Seen is the highest token that the consumer has received
 	// from this partition.
 	//
-	// If an earlier claim of the same consumer has assigned tokens above Seen, its answer was lost.
-	// This claim then returns the messages of that claim that are still leased or firing, with the
-	// same tokens and new leases, and claims no others. Messages that the consumer has begun or
-	// extended may be omitted. Max, MaxBytes and Begin do not limit them. A lease that has expired
-	// and was not ended is renewed as well, so a lost answer causes no crash as long as the
-	// consumer claims again.
+	// If an earlier claim of the same consumer has assigned tokens above Seen, the answer to that
+	// claim was lost. This claim then returns the messages of the earlier one that are still leased
+	// or firing, with the same tokens and new leases, and claims no others. Messages that the
+	// consumer has begun or extended may be omitted. Max, MaxBytes and Begin do not limit them. A
+	// lease that has expired but was not ended is renewed as well, so a lost answer causes no crash
+	// as long as the consumer claims again.
 	//
-	// A store remembers the last claim of the 16 consumers of each partition that claimed last. It
-	// remembers nothing for an empty name.
+	// For each partition, a store remembers the last claim of the 16 consumers that claimed most
+	// recently. It remembers nothing for an empty name.
 	Consumer string
 	Seen     uint64
 
@@ -379,9 +379,9 @@ type Claim struct {
 	//
 	// A store also remembers the number of a consumer's last claim that returned messages or had
 	// Repeat set. A claim with a lower number changes nothing and returns no messages, because the
-	// consumer has received the answer to a later claim and has dropped this one. Therefore an
-	// unanswered claim that a dead connection delivers late leases no messages once a claim with
-	// Repeat was answered.
+	// consumer has received the answer to a later claim and has dropped this one. Therefore, once a
+	// claim with Repeat was answered, an earlier claim that a dead connection delivers late takes
+	// no leases.
 	Seq    uint64
 	Repeat bool
 }
@@ -451,10 +451,10 @@ type Change struct {
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
 	// means no restriction.
 	//
-	// With Retry and Again it is the Planned of the run that is over. If Planned is the same, it
-	// becomes the new due time. Otherwise the series was changed during the run, and the message is
-	// due at Planned, or now if that has passed. If OpRepeat or Cancel has ended the series, the
-	// message is removed instead, and counts as acked, or with a Reason as cancelled.
+	// With Retry and Again it is the Planned of the run that is over. If Planned is still the same,
+	// it is set to the new due time. Otherwise the series was changed during the run, and the
+	// message is due at Planned, or now if that has passed. If OpRepeat or Cancel has ended the
+	// series, the message is removed instead, and counts as acked, or with a Reason as cancelled.
 	Incarnation Instant
 }
 
@@ -500,7 +500,7 @@ type Counts struct {
 // Counters count the transitions of a partition or a queue since it was created. They never
 // decrease.
 type Counters struct {
-	Enqueued  uint64 // messages that were stored, or are due again
+	Enqueued  uint64 // messages that were stored, or handled and made due again
 	Acked     uint64 // messages that were handled
 	Retried   uint64 // deliveries that failed and were rescheduled
 	Buried    uint64 // messages that became dead letters
@@ -521,7 +521,7 @@ type AuditReport struct {
 }
 
 // Hint announces that a message of a partition is due at Due, earlier than all other scheduled
-// messages. Due 0 means that only a claim can find out.
+// messages. Due 0 means that only a claim can tell when.
 type Hint struct {
 	Partition int
 	Due       Instant

@@ -10,8 +10,8 @@
 //
 // # JSON
 //
-// The document has the version schema, the names of all queues, whether actions are enabled, and
-// the requested queue, or null and an error. A queue has
+// The document has its version (schema), the names of all queues (queues), whether actions are
+// enabled (actions), and the requested queue (queue), or null and an error. A queue has
 //
 //   - name, and the times taken, on this process's clock, and now, on the store's clock;
 //   - paused: at least one partition is paused;
@@ -24,14 +24,14 @@
 //   - consumers of all processes, in the form of [durable.Consumer];
 //   - partitions by number, with pending, due, overdue_ns, in_flight and dead;
 //   - dead_letters: at most 100, one partition after another, the oldest first;
-//   - recurring: at most 100 of the recurring_found recurring messages, first those without due,
-//     which crashes have stopped, then by due time. They are among the searched messages, which
-//     are all in the queue if searched_all.
+//   - recurring: at most 100 of the recurring messages that the last search has found: first those
+//     without due, which crashes have stopped, then the others by due time. recurring_found is the
+//     number of messages found, searched the number read, and searched_all says whether all were.
 //
 // Durations are in nanoseconds and their names end in ns, times are RFC 3339, and all other numbers
 // are counts. The parts are read one after another, so they are not an atomic snapshot. They are
 // cached for half a second, or longer if reading them is slow. A field may be added without a new
-// schema. No field is renamed, removed or given another meaning within one.
+// schema. Within one schema, no field is renamed, removed or given another meaning.
 //
 // # Exposure
 //
@@ -46,7 +46,7 @@
 //
 // Without requests the handler has no goroutine and no timer. Requests query a queue at most twice
 // a second and share the answer. A query makes two calls to the store per partition and two more.
-// At most a hundredth of the time, queries also read messages: the first dead letters and, for up
-// to a fifth of [Handler.Timeout], all messages in search of recurring ones. A hidden page sends no
-// requests.
+// For at most a hundredth of the time, queries also read messages: the first dead letters and, for
+// up to a fifth of [Handler.Timeout], all messages in search of recurring ones. A hidden page sends
+// no requests.
 package durabledebug

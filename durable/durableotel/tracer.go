@@ -15,7 +15,7 @@
 //	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive
 //	process orders   CONSUMER  the handler, which gets the context of this span
-//	ack orders       CLIENT    the store ends the delivery (settle); or again, postpone, retry, bury, expire
+//	ack orders       CLIENT    the store ends the delivery (settle); or again, postpone, retry, bury, expire, fail
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
 // link to it. Each delivery has its own claim, process and settle spans. If a message was enqueued
@@ -48,7 +48,7 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 
 	// Propagator writes the context of a trace into headers and reads it. Nil means
-	// otel.GetTextMapPropagator(), called each time, which does nothing until the program sets it.
+	// otel.GetTextMapPropagator(), called each time. It does nothing until the program sets one.
 	Propagator propagation.TextMapPropagator
 }
 
@@ -81,7 +81,7 @@ func recordError(span trace.Span, err error) {
 
 // Enqueue calls [durable.Queue.Enqueue] in a span, and returns its results. The message carries the
 // context of the span: a copy of m.Headers gets the headers of the propagator that are valid and
-// within the limits. The span's attribute timingwheel.headers.omitted names the others in UTF-8.
+// within the limits. The attribute timingwheel.headers.omitted names the others, if they are UTF-8.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
@@ -147,7 +147,7 @@ func (t *Tracer) extract(ctx context.Context, headers map[string]string) (contex
 
 // Handler is middleware (see [durable.Chain]). The returned handler calls h in a span, the parent
 // of the spans that h starts. The span has the status error if h fails (see [durable.Failed]),
-// panics or calls [runtime.Goexit]. A panic of h continues. If h is nil, Handler returns nil.
+// panics or calls [runtime.Goexit]. A panic in h propagates. If h is nil, Handler returns nil.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error

@@ -33,8 +33,8 @@ type Options struct {
 	// scraper. Zero means 5 seconds. A negative Timeout makes NewCollector panic.
 	Timeout time.Duration
 
-	// Partitions exports one series per partition, with the label partition, of the metrics that
-	// each partition has. The sum over the label is the value of the queue. Defaults to false.
+	// Partitions exports the metrics that each partition has as one series per partition, with the
+	// label partition. Except for paused, their sum is the value of the queue. Defaults to false.
 	Partitions bool
 
 	// ClassicOnly omits the native histogram of lateness. Defaults to false: a scraper that accepts
@@ -98,8 +98,8 @@ func NewCollector(opts Options) *Collector {
 }
 
 // Add exports a queue from the next scrape on. name becomes the label queue. Add returns an error
-// that wraps [ErrName] if the name is in use or not UTF-8. It panics if s is nil. The
-// collector keeps the queue in memory until Remove. A closed queue has only the series
+// that wraps [ErrName] if the name is in use or not UTF-8, and panics if s is nil. The collector
+// keeps the queue in memory until Remove. A closed queue has only the series
 // timingwheel_durable_up, which is 0.
 func (c *Collector) Add(name string, s Source) error {
 	if q, ok := s.(*durable.Queue); s == nil || ok && q == nil {

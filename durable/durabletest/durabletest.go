@@ -22,7 +22,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Tester moves the clock of a queue in memory, and delivers what is due. [New] returns it.
+// Tester moves the clock of a queue in memory, and delivers due messages. [New] returns it.
 type Tester struct {
 	q  *durable.Queue
 	tb testing.TB
@@ -32,7 +32,7 @@ type Tester struct {
 	events []durable.Event
 }
 
-// New returns an empty queue, which is closed when the test ends. Its clock begins at the present
+// New returns an empty queue, which is closed when the test ends. Its clock starts at the current
 // time, in milliseconds. The queue has one partition unless options has another number, so that
 // messages are delivered in the order of their due times.
 func New(t testing.TB, options durable.Options) (*durable.Queue, *Tester) {

@@ -5,23 +5,23 @@
 // # One process
 //
 // The process that has the directory open locks it, and only that process consumes. With
-// Options.Socket it serves others, which enqueue and operate through [Connect]. [OpenSnapshot]
+// Options.Socket it serves others, which enqueue and manage messages with [Connect]. [OpenSnapshot]
 // reads a copy, and [Store.Backup] makes one. The directory holds messages with their attempts and
 // crashes, dead letters, and counters. Leases, tokens in use and members are in memory only. When
-// the queue is opened again, every claimed message is scheduled at its original due time.
+// the queue is reopened, claimed messages are scheduled at their original due times.
 //
 // # Durability of a call that has returned
 //
 // Put returns after its messages are synced to the disk, and so does each transition except Begin,
 // Release and Extend. Calls that arrive together share a sync. Each call takes effect as a whole or
-// not at all. Its status also waits for the sync of earlier calls, because it may depend on them.
-// Reads and claims do not wait: they may see a change that a power failure can still undo.
+// not at all. Its status also waits for the sync of earlier calls, on which it may depend. Reads
+// and claims do not wait: they may see a change that a power failure can still undo.
 //
-// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. After
-// seconds without one, a claim may wait for a sync that reserves tokens. Begin waits only for a
-// message that has crashed. When the queue is opened again after a crash or [Store.Close], each
-// message that had begun counts one more crash and is due again: see [driver.Backend]. A first
-// crash may go uncounted if the message began within the last sync, some milliseconds.
+// Extend writes nothing, and neither does a Claim that begins no message and finds no crash. If no
+// message was claimed for some seconds, a Claim may wait for a sync that reserves tokens. Begin
+// waits only for a message that has crashed. When the queue is reopened after a crash or
+// [Store.Close], each message that had begun counts one more crash and is due again: see
+// [driver.Backend]. A first crash may go uncounted if the message began milliseconds before it.
 //
 // # The clock
 //

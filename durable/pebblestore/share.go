@@ -107,14 +107,14 @@ func (s *Store) listen() error {
 }
 
 // Connect returns the store in the directory dir, which another process has open with
-// Options.Socket. Otherwise it returns [driver.ErrUnavailable]. The store carries what producers
-// and operators need: its queues accept and change messages, and return them and their numbers.
+// Options.Socket. If there is no such process, the error is [driver.ErrUnavailable]. The store has
+// what producers and operators need: its queues accept, change, return and count messages.
 // Consumers get [driver.ErrLocked].
 //
 // If the other process ends, calls wait five seconds for the next one that opens the directory with
 // Options.Socket, and then return ErrUnavailable. They also return ErrUnavailable if the other
-// process does not answer, for example because it is stopped, within RetryFor of durable.Options,
-// from one to 30 seconds. A call that changes something may have taken effect then.
+// process hangs and does not answer within RetryFor of durable.Options, limited to between one and
+// 30 seconds. In that case a call that changes something may have taken effect.
 func Connect(dir string) (*Store, error) {
 	s, err := newStore(dir, Options{})
 	if err == nil {
@@ -127,16 +127,16 @@ func Connect(dir string) (*Store, error) {
 	return s, nil
 }
 
-// OpenSnapshot opens a copy of the directory dir for reading. The copy has every call that returned
-// before OpenSnapshot was called. Claimed messages are scheduled in it. Options.Socket is ignored.
-// Calls that change something return [driver.ErrInvalid].
+// OpenSnapshot opens a copy of the directory dir for reading. The copy includes every call that
+// returned before OpenSnapshot was called. Claimed messages are scheduled in it. Options.Socket is
+// ignored. Calls that change something return [driver.ErrInvalid].
 //
 // The copy is a directory in dir with links to most files, and Close removes it. If a process has
 // dir open with Options.Socket, it makes the copy. If no process has dir open, OpenSnapshot locks
 // it while it makes the copy, which takes milliseconds. Otherwise it returns [driver.ErrLocked].
 //
-// A file system that is mounted for reading only is not copied. On Linux, OpenSnapshot then returns
-// ErrLocked if any process has dir open. A process that opens dir later may remove its files.
+// On a read-only file system, OpenSnapshot makes no copy. On Linux it then returns ErrLocked if any
+// process has dir open. A process that opens dir later may remove its files.
 func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, error) {
 	s, err := newStore(dir, options)
 	if err != nil {

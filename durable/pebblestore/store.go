@@ -36,14 +36,14 @@ type Options struct {
 	Memory int64
 
 	// Socket makes the store serve other processes: see [Connect]. It creates a Unix socket in the
-	// directory, whose path may have about 80 bytes. Processes that may enter and change the
-	// directory may use the socket.
+	// directory, whose path is then limited to about 80 bytes. Any process that may enter and
+	// change the directory may use the socket.
 	Socket bool
 
 	// Logger receives the messages of the store. Nil means slog.Default().
 	Logger *slog.Logger
 
-	// NoSync makes no call wait for a sync. A crash of the process then loses the changes that are
+	// With NoSync, no call waits for a sync. A crash of the process then loses the changes that are
 	// still buffered, up to 32 KiB of any age. A power failure may also lose what the system has
 	// not written yet.
 	NoSync bool
@@ -81,7 +81,7 @@ type queues = local.Store
 // Open opens the directory dir, and creates it if it does not exist. The errors are
 // [driver.ErrInvalid] for options out of range and for a path that cannot be such a directory,
 // [driver.ErrLocked] if another process has it open, [driver.ErrVersion] if it has another format,
-// and [ErrCorrupt] if it is damaged. Open takes a time that depends on the changes since the last
+// and [ErrCorrupt] if it is damaged. The time that Open takes depends on the changes since the last
 // memtable was written, not on the number of messages.
 func Open(dir string, options Options) (*Store, error) {
 	s, err := newStore(dir, options)
@@ -273,10 +273,10 @@ func (s *Store) reopen(e *engine) *engine {
 // more crash when the copy is opened.
 //
 // The store stays in use. If dir is on the same file system, Backup links most files and copies
-// some megabytes. The linked files keep their space until both directories have removed them.
+// some megabytes. A linked file takes up space until it is removed from both directories.
 //
-// Backup returns the cause of ctx if ctx has ended at the start, [driver.ErrInvalid] if dir exists,
-// and [driver.ErrClosed] or [driver.ErrUnavailable] as other calls do. After any error but
+// Backup returns the cause of ctx if ctx ends before the copying begins, [driver.ErrInvalid] if dir
+// exists, and [driver.ErrClosed] or [driver.ErrUnavailable] as other calls do. After any error but
 // ErrInvalid, dir does not exist.
 func (s *Store) Backup(ctx context.Context, dir string) error {
 	if s.client != nil {

@@ -3,7 +3,7 @@
 // creates the tables once with [Migrate], and passes its pool to [New] and the [Store] to
 // durable.Open.
 //
-// A transition of up to 256 messages is one transaction, of one or two round trips. Begins and
+// A transition of up to 256 messages is one transaction, of one to three round trips. Begins and
 // acknowledgements of all queues that arrive while one is in progress share the next transaction.
 // Only the server's clock decides whether a message is due. Rows are locked, so transactions of the
 // program that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for
@@ -13,14 +13,14 @@
 //
 // All tables are in one schema: see [Options]. A queue has one row in queues and, for each of its
 // partitions, one in partitions and one in claims. A message is a row of messages. The table counts
-// has the changes of the counts since the last claims, calls has what each caller has called last,
-// and members the consumers. Rows of messages with part 0 are none: with them the planner does not
-// take the table for small.
+// has the changes of the counts since the last claims, calls has the last call of each caller, and
+// members the consumers. Rows with part 0 in messages are not messages: they keep the planner from
+// taking the table for small.
 //
 // # Rights
 //
-// Migrate needs the right to create the schema and its tables. All else needs USAGE of the schema,
-// and SELECT, INSERT, UPDATE and DELETE of its tables.
+// Migrate needs the right to create the schema and its tables. Everything else needs USAGE on the
+// schema, and SELECT, INSERT, UPDATE and DELETE on its tables.
 package pgstore
 
 import (
@@ -109,8 +109,8 @@ func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls under
-// way continue. The pool stays open. Close returns nil, and a second Close does nothing.
+// Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls in
+// progress continue. The pool stays open. Close returns nil, and a second Close does nothing.
 func (s *Store) Close() error {
 	if s.cancel != nil {
 		s.hub.close()

@@ -120,9 +120,9 @@ func (h *hub) sendAll() {
 }
 
 // Watch implements [driver.Backend]. All watches of a store share one connection, which executes
-// LISTEN. While the server cannot be reached, Watch keeps trying. If a notification does not
-// arrive, for example because of a pooler in transaction mode, Watch returns an error that wraps
-// [errors.ErrUnsupported]. At most 256 hints wait for a receiver. Further ones are lost.
+// LISTEN. While the server cannot be reached, Watch keeps trying. If notifications do not arrive,
+// for example behind a pooler in transaction mode, Watch returns an error that wraps
+// [errors.ErrUnsupported]. If 256 hints, or two per partition, wait for a receiver, more are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err

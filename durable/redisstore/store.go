@@ -55,10 +55,10 @@
 //   - SCAN, UNLINK and EXPIRE, to list and delete queues;
 //   - INFO and CONFIG GET, without which the servers are not checked;
 //   - WAIT if Options.Wait is set, which Open checks; on a Cluster, ASKING while slots move;
-//   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) with the channels,
-//     otherwise the queue reports once that hints are off;
+//   - for hints, SUBSCRIBE and PUBLISH (SSUBSCRIBE and SPUBLISH on a Cluster) and access to the
+//     channels, without which the queue reports once that hints are off;
 //   - PING, without which a silent subscription is renewed every ten seconds, and UNSUBSCRIBE
-//     (SUNSUBSCRIBE), without which one that is no longer needed may remain while others last.
+//     (SUNSUBSCRIBE), without which an unneeded subscription may remain while others exist.
 package redisstore
 
 import (
@@ -74,7 +74,7 @@ import (
 )
 
 // Store is a [driver.Store] and [driver.Lister] on Redis, made by [New]. A Store is safe for
-// concurrent use. The zero Store's Open and Close return [driver.ErrInvalid].
+// concurrent use. A zero Store is not usable: Open returns [driver.ErrInvalid].
 type Store struct {
 	queues
 	client  redis.UniversalClient
@@ -93,8 +93,8 @@ var _ driver.Store = (*Store)(nil)
 // a *redis.Client or a *redis.ClusterClient that reads from masters. Other clients may use servers
 // without the partition: a redis.Ring uses another shard while one does not answer.
 //
-// The client may repeat commands by itself (MaxRetries), because transitions with a token are
-// idempotent. Claims, acknowledgements and calls without a token are exempt: only the queue repeats
+// The client may retry commands by itself (MaxRetries), because transitions with a token are
+// idempotent. Claims, acknowledgements and calls without a token are exempt: only the queue retries
 // these, so that it knows how many copies there are. The ReadTimeout of the client limits how long
 // a server that does not answer delays a call.
 //
@@ -122,8 +122,8 @@ func checkClient(client redis.UniversalClient) error {
 		"without ReadOnly, RouteByLatency and RouteRandomly, and not nil", driver.ErrInvalid, client)
 }
 
-// Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls under
-// way continue. The client stays open. Close returns nil, and a second Close does nothing.
+// Close ends the watches of the store, and all later calls return [driver.ErrClosed]. Calls in
+// progress continue. The client stays open. Close returns nil, and a second Close does nothing.
 func (s *Store) Close() error {
 	if s.cancel != nil {
 		s.cancel()
@@ -152,9 +152,8 @@ type Options struct {
 
 	// AllowEviction lets Open accept a server whose maxmemory-policy applies to all keys
 	// ("allkeys-lru" and others). Such a server may remove whole partitions when its memory is
-	// full, which the queue reports, while it stays healthy. A policy whose name begins with
-	// "volatile" removes no messages, because their keys have no time to live, and is always
-	// accepted.
+	// full. The queue reports this, but stays healthy. A policy whose name begins with "volatile"
+	// removes no messages, because their keys have no time to live, and is always accepted.
 	AllowEviction bool
 
 	// AllowLossOnCrash lets Open accept a server that loses more than the last two seconds in a
@@ -183,7 +182,7 @@ type Options struct {
 	// Reschedule, Replay, Purge and Pause. A result such as [driver.StatusDuplicate] waits for the
 	// earlier changes that it depends on. If fewer replicas have the changes within WaitTimeout,
 	// the call returns [driver.ErrUnavailable], although it has taken effect on the master. The
-	// queue repeats such a call, and the repetition waits again.
+	// queue retries such a call, and the retry waits again.
 	//
 	// Other changes do not wait, and a failover may undo them: claims, begins, acknowledgements,
 	// retries and burials. Their messages are delivered again.
@@ -193,9 +192,9 @@ type Options struct {
 	// While a master has too few replicas, Queue.Healthy names it. Zero waits for no replica.
 	Wait int
 
-	// WaitTimeout is how long a change waits for replicas at most. It must be shorter than the
-	// ReadTimeout of the client, which Open checks. The default is one second, the minimum one
-	// millisecond.
+	// WaitTimeout is the maximum time for which a change waits for replicas. It must be shorter
+	// than the ReadTimeout of the client, which Open checks. The default is one second, the minimum
+	// one millisecond.
 	WaitTimeout time.Duration
 }
 

@@ -96,8 +96,8 @@ type Message[T any] struct {
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
 // [durable.Queue.EnqueueBatch] or Enqueue of a tracer. If the codec fails, the error wraps
-// [durable.ErrInvalid] and the codec's error. A header "kind" that differs from the queue's kind
-// returns ErrInvalid too.
+// [durable.ErrInvalid] and the codec's error. Encode also returns ErrInvalid if m.Headers has
+// another kind than the queue.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
@@ -117,8 +117,8 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	}, nil
 }
 
-// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. If the codec fails,
-// nothing is stored and the error is the same as for [Queue.Encode].
+// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. If the encoding
+// fails, nothing is stored, and Enqueue returns the error of [Queue.Encode].
 func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
 	message, err := q.Encode(m)
 	if err != nil {
@@ -170,7 +170,7 @@ func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context
 
 // Take waits for a message that is due: see [durable.Queue.Take]. A message of another kind, or
 // whose body cannot be decoded, is declined, as in [Queue.Consume], and Take waits for the next
-// message. If the store does not confirm that, Take returns the error, and the message is
+// message. If the store does not confirm this, Take returns the error, and the message is
 // redelivered when its lease expires.
 func (q *Queue[T]) Take(ctx context.Context) (*Delivery[T], error) {
 	for {
