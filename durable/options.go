@@ -57,7 +57,7 @@ type Options struct {
 	// RetryFor is the time for which a call that changes something is retried while the store is
 	// unreachable, unless its context ends first. Calls that only read, and most calls to a
 	// directory, fail immediately. If the process that serves a directory hangs, they fail after
-	// RetryFor, limited to 1 to 30 s. Defaults to one minute, from 1 ms to one hour.
+	// RetryFor, at least 1 s and at most 30 s. Defaults to one minute, from 1 ms to one hour.
 	RetryFor time.Duration
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
@@ -221,8 +221,7 @@ type ConsumerOptions struct {
 
 	// Membership is how long a consumer keeps its partitions after its last heartbeat. The consumer
 	// keeps messages that have not begun for the same time, but no longer than Visibility. Defaults
-	// to half of Visibility, at least 500 ms and at most 5 s. A value below 500 ms returns
-	// [ErrInvalid].
+	// to half of Visibility, at least 500 ms and at most 5 s. Values below 500 ms are invalid.
 	Membership time.Duration
 
 	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no

@@ -172,9 +172,8 @@ func Decline(err error) error {
 
 var errDeclined = errors.New("declined")
 
-// Failed reports whether a delivery has failed or was declined if its handler returns err, for
-// middleware that records errors. [Postpone], [Again] and [AgainAt] are not failures, and neither
-// is nil.
+// Failed reports whether a delivery fails or is declined if its handler returns err, for middleware
+// that records errors. [Postpone], [Again] and [AgainAt] are not failures, and neither is nil.
 func Failed(err error) (failed bool) {
 	defer func() {
 		if recover() != nil { // in a method of err

@@ -109,10 +109,10 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on a
 // server O(n) in the messages.
 //
-// Calls to an open [Queue] then return ErrNoQueue. Its consumers stop claiming within
-// ConsumerOptions.Fallback, and end with ErrNoQueue after their handlers. If the queue is created
-// again, calls and the consumers that have not ended use it, or return [ErrPartitions] if it has
-// another number of partitions.
+// After the deletion, calls to an open [Queue] return ErrNoQueue. Its consumers stop claiming
+// within ConsumerOptions.Fallback, and end with ErrNoQueue after their handlers. If the queue is
+// created again, calls and the consumers that have not ended use it, or return [ErrPartitions] if
+// it has another number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
 	return administer(ctx, store, fmt.Sprintf("delete queue %q", queue), func(l driver.Lister) error {
 		config := driver.Config{Queue: queue, Existing: true}
@@ -372,7 +372,7 @@ const (
 	ResultRescheduled                   // the message will be delivered at the new time
 	ResultFiring                        // the delivery has begun; if it fails, there may be another one
 	ResultNotFound                      // the message does not exist, or is a dead letter
-	ResultInterrupted                   // the delivery has begun; the message is removed when it ends: see Interrupt
+	ResultInterrupted                   // the delivery has begun; the message is removed when the delivery ends: see Interrupt
 )
 
 var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound", "Interrupted"}
@@ -415,16 +415,16 @@ type CancelOption uint8
 // ErrInterrupted from [Delivery.Extend].
 const Interrupt CancelOption = 1
 
-// Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
-// milliseconds. If d <= 0, the message is due immediately. Reschedule returns the same results and
+// Reschedule makes a message due after d on the store's clock, rounded up to milliseconds, if it
+// has not begun. If d <= 0, the message is due immediately. Reschedule returns the same results and
 // errors as [Queue.Cancel], with [ResultRescheduled] instead of ResultCancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
-// RescheduleAt makes a message that has not begun due at t on the store's clock, rounded up to
-// milliseconds. If t is in the past, the message is due immediately. It returns the same results
-// and errors as [Queue.Reschedule].
+// RescheduleAt makes a message due at t on the store's clock, rounded up to milliseconds, if it has
+// not begun. If t is in the past, the message is due immediately. It returns the same results and
+// errors as [Queue.Reschedule].
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }

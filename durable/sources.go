@@ -51,7 +51,7 @@ type Source struct {
 //
 // Limits, and Concurrency with several sources, are exceeded in these cases:
 //
-//   - If consumers join or one ends, handlers that are running continue beside the others. After a
+//   - If consumers join or one ends, running handlers continue in addition to the new ones. After a
 //     suspension a process uses its old share until its next heartbeat.
 //   - A consumer makes up for deliveries that its share of Rate would have allowed in the last
 //     0.1 s. In any time T it delivers at most T × its share plus max(1, 0.1 s × its share).

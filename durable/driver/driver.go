@@ -84,7 +84,7 @@ type Config struct {
 // process ended or hung N times during delivery, last P", for N crashes and a description P of the
 // process that had begun it, such as "pid 7 on host h".
 //
-// A message that waits after a crash is a suspect: it may be one that ends its process. It begins
+// From its second crash on, a message is a suspect: it may be one that ends its process. It begins
 // only by OpBegin, which a process calls for one suspect at a time.
 //
 // A store that keeps leases only in its callers' process may end all of them when it is reopened,
@@ -123,7 +123,7 @@ type Config struct {
 // Repeat.
 type Backend interface {
 	// Config returns the queue's number of partitions, which never changes, and the limits that it
-	// had when it was opened. Transitions use the present limits; a store with several processes
+	// had when it was opened. Transitions use the current limits; a store with several processes
 	// may learn of new ones only with the next heartbeat of this process.
 	Config() Config
 
@@ -136,9 +136,9 @@ type Backend interface {
 	// taken effect, the Claim.Seen of the consumer's next claim shows it, and that claim returns
 	// the same messages again. If it has not, the Claim.Seq and Claim.Repeat of the next claim
 	// prevent it from doing so. If the consumer does not claim again, the messages return when
-	// their leases expire, and each message that began with the claim counts a crash.
+	// their leases expire, which counts as a crash of each message that began with the claim.
 	//
-	// Claim removes an index entry whose record is gone, which Auditor.Lost counts. A message that
+	// Claim removes an index entry whose record is gone. Auditor.Lost counts these. A message that
 	// this version cannot read stays scheduled, does not delay other messages, and is counted in
 	// Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
@@ -411,13 +411,13 @@ const (
 	OpRetry                    // Done, LeaseLost. Due at At or after Delay, with Reason: see Change.Again
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Firing messages are released as well
-	OpExtend                   // Done, Interrupted, LeaseLost. Until Delay after the due time or a later now
+	OpExtend                   // Done, Interrupted, LeaseLost. Until Delay from now, or from the due time if that is later
 	OpCancel                   // Done, Firing, Interrupted, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, if that is 0, after Delay
 	OpReplay                   // Done, NotFound. Due after Delay; also for a recurring message that waits at Never
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
-	OpRepeat                   // Done, Firing, NotFound. OpReschedule that sets Repeat and Planned; without Repeat the due time stays
+	OpRepeat                   // Done, Firing, NotFound. Like OpReschedule, and sets Repeat and Planned; without Repeat the due time stays
 )
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
@@ -443,8 +443,9 @@ type Change struct {
 
 	// Retry counts one more attempt and sets Postponed to 0. With Uncounted it only counts one more
 	// postponement, and Counters do not change. With Again the message was handled: it counts as
-	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of them is set.
-	// With Again and a Reason, the last attempt of a run has failed: it counts as retried instead.
+	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of the two
+	// fields is set. With Again and a Reason, the last attempt of a run has failed: it counts as
+	// retried instead.
 	Uncounted, Again bool
 
 	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and

@@ -95,7 +95,7 @@ func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Messag
 }
 
 // EnqueueBatch calls [durable.Queue.EnqueueBatch] in one span, and returns its results. Each
-// message carries the context of that span. The messages and their headers do not change.
+// message carries the context of that span. The messages and headers are not modified.
 func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []durable.Message) (ids []string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingBatchMessageCount(len(messages))))

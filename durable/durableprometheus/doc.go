@@ -21,5 +21,5 @@
 // queue in one process, or aggregate over processes with max, not with sum. Lateness and the
 // messages that are prefetched or firing describe one process.
 //
-// docs/durable-operations.md of the repository lists every metric.
+// docs/durable-operations.md in the repository lists every metric.
 package durableprometheus

@@ -113,8 +113,8 @@ func (s *Store) listen() error {
 //
 // If the other process ends, calls wait five seconds for the next one that opens the directory with
 // Options.Socket, and then return ErrUnavailable. They also return ErrUnavailable if the other
-// process hangs and does not answer within RetryFor of durable.Options, limited to between one and
-// 30 seconds. In that case a call that changes something may have taken effect.
+// process hangs and does not answer within RetryFor of durable.Options, at least one and at most 30
+// seconds. In that case a call that changes something may have taken effect.
 func Connect(dir string) (*Store, error) {
 	s, err := newStore(dir, Options{})
 	if err == nil {

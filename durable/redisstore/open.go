@@ -19,8 +19,8 @@ import (
 const formatVersion = 5
 
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
-// servers, creates missing keys, and takes a few round trips, plus one per server and replica.
-// While a server loads its data after a restart, Open waits until ctx ends.
+// servers, creates missing keys, and takes a few round trips, plus one per server and replica. If a
+// server is loading its data after a restart, Open waits for it until ctx ends.
 //
 // Besides the errors that driver.Store lists, Open returns [driver.ErrVersion] for a server older
 // than Redis 6.2, [driver.ErrInvalid] if [Options].Wait is set and a master rejects WAIT or
