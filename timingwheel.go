@@ -47,8 +47,8 @@
 //   - Exactly once: for each timer exactly one of these happens: its callback runs once, Stop
 //     returns true, or the wheel is stopped. The results of Stop and Reschedule are exact, even if
 //     they race with the expiry.
-//   - Callbacks hold no lock and may call everything in this package. With the default executor a
-//     callback that blocks delays no other timer.
+//   - Callbacks hold no lock and may call everything in this package. With the default executor no
+//     other timer waits for a callback that blocks.
 //   - Arming, Stop and Reschedule are O(1) amortised and wait for no callback.
 //   - A panic in a callback crashes the program unless [Options.OnPanic] is set.
 //   - A handle of a timer that has ended never affects another timer, although the wheel reuses the

@@ -22,7 +22,7 @@ const legend = `In parentheses: the ratio to ` + "`time.AfterFunc`" + ` (` + "`s
 - ` + "`n/a`" + `: not run on this implementation. The reason is below the table.
 - ` + "`timeout`" + `: the process was killed after the time limit, or one with as many or fewer timers was.
 - ` + "`failed`" + `: the workload failed. The reason is below the table.
-- ` + "`not run`" + `: some timers had not run five seconds (` + "`-quick`" + `: less) after the last one that did.
+- ` + "`not run`" + `: timers are late or lost: none had run for five seconds (` + "`-quick`" + `: less).
 - ` + "`–`" + `: not measured.
 - A negative lateness: callbacks ran early.
 - *n* busy: *n* goroutines computed without a pause on two processors.

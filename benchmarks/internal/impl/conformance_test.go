@@ -118,7 +118,7 @@ func TestManualDoesNotFireUntilItsClockIsMoved(t *testing.T) {
 func TestSupportSaysWhetherACallIsReliableAndHasAResult(t *testing.T) {
 	t.Parallel()
 	for support, want := range map[Support]struct{ reliable, hasResult bool }{
-		Absent: {false, false}, MayDeadlock: {false, false}, MayDrop: {false, false}, NoResult: {true, false}, WrongResults: {true, true}, Exact: {true, true},
+		Absent: {false, false}, MayDeadlock: {false, false}, MayDrop: {false, false}, WrongDeadline: {true, false}, NoResult: {true, false}, WrongResults: {true, true}, Exact: {true, true},
 	} {
 		assert.Equal(t, want.reliable, support.Reliable(), "%v", support)
 		assert.Equal(t, want.hasResult, support.HasResult(), "%v", support)
@@ -127,6 +127,6 @@ func TestSupportSaysWhetherACallIsReliableAndHasAResult(t *testing.T) {
 
 func TestSupportNames(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"no", "may deadlock", "may be dropped", "no result", "results may be wrong", "yes"},
-		[]string{Absent.String(), MayDeadlock.String(), MayDrop.String(), NoResult.String(), WrongResults.String(), Exact.String()})
+	assert.Equal(t, []string{"no", "may deadlock", "may be dropped", "may be a revolution off", "no result", "results may be wrong", "yes"},
+		[]string{Absent.String(), MayDeadlock.String(), MayDrop.String(), WrongDeadline.String(), NoResult.String(), WrongResults.String(), Exact.String()})
 }

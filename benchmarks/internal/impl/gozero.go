@@ -12,7 +12,7 @@ import (
 var GoZero = Implementation[uint64]{
 	Traits: Traits{
 		Name: "gozero", Title: "go-zero collection.TimingWheel", Module: "github.com/zeromicro/go-zero",
-		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult,
+		Tick: time.Millisecond, Stop: NoResult, Reset: WrongDeadline,
 		Note: "tick, and slots for a minute, chosen by the adapter; runs the callbacks of a tick one after another, so the adapter starts a " +
 			"goroutine for each",
 	},

@@ -38,19 +38,20 @@ type Config struct {
 type Support int
 
 const (
-	Absent       Support = iota // there is no such call
-	MayDeadlock                 // the call may wait for itself for ever, so the workloads do not make it
-	MayDrop                     // the call may have no effect, and returns no result
-	NoResult                    // the call returns no result
-	WrongResults                // the call returns a result, which is sometimes wrong
-	Exact                       // the call returns true if and only if it took effect
+	Absent        Support = iota // there is no such call
+	MayDeadlock                  // the call may wait for itself for ever, so the workloads do not make it
+	MayDrop                      // the call may have no effect, and returns no result
+	WrongDeadline                // the call may set a deadline a revolution of the wheel too early or late; it returns no result
+	NoResult                     // the call returns no result
+	WrongResults                 // the call returns a result, which is sometimes wrong
+	Exact                        // the call returns true if and only if it took effect
 )
 
 func (s Support) String() string {
-	return [...]string{"no", "may deadlock", "may be dropped", "no result", "results may be wrong", "yes"}[s]
+	return [...]string{"no", "may deadlock", "may be dropped", "may be a revolution off", "no result", "results may be wrong", "yes"}[s]
 }
 
-// Reliable reports whether the call exists, always returns and always takes effect.
+// Reliable reports whether the call exists, always returns and always changes the timer.
 func (s Support) Reliable() bool { return s > MayDrop }
 
 // HasResult reports whether the call returns a result.

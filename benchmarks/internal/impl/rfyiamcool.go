@@ -8,15 +8,14 @@ import (
 )
 
 // Rfyiamcool is one wheel that counts rounds: a map of timers for each slot, one lock, and a
-// ticker. Add returns a task, which can be removed. AfterFunc allocates more, for a timer that can
-// be reset: this marks the task as stopped and adds another one. The adapter calls AfterFunc only
-// if the workload resets timers.
+// ticker. Add returns a task that can be removed, and AfterFunc a larger timer that can also be
+// reset. The adapter calls AfterFunc only if the workload resets timers.
 var Rfyiamcool = Implementation[rfyiamcoolHandle]{
 	Traits: Traits{
 		Name: "rfyiamcool", Title: "rfyiamcool/go-timewheel", Module: "github.com/rfyiamcool/go-timewheel",
 		Tick: time.Millisecond, Stop: NoResult, Reset: NoResult, Unsupported: rfyiamcoolUnsupported(),
 		Note: "tick, and slots for a minute, chosen by the adapter; `Add` and `Remove`, or `AfterFunc` in workloads that " +
-			"reset timers; a goroutine for each callback; `Timer` has data races",
+			"reset timers; allocates the slots in advance; a goroutine for each callback; `Timer` has data races",
 	},
 	Open: func(c Config) (Timers[rfyiamcoolHandle], error) {
 		w, err := timewheel.NewTimeWheel(c.Tick, int(time.Minute/c.Tick))

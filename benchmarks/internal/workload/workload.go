@@ -100,13 +100,13 @@ const (
 
 // All lists the workloads in the order of measurement.
 var All = []Workload{
-	{Name: "ArmStop", Description: "arm a timer for 30 s and stop it",
+	{Name: "ArmStop", Description: "arm a timer for 30 s, earlier than all others, and stop it",
 		Parallel: true, Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksStop}},
 	{Name: "Postpone", Description: "reset a random timer to one hour from now",
 		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksReset}},
 	{Name: "Churn", Description: "stop a random timer and arm another one",
 		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksStop}},
-	{Name: "Fill", Description: "arm a population of timers, with closures that were allocated before",
+	{Name: "Fill", Description: "arm a population of timers; the memory is without closures, handles and the empty wheel",
 		Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, lacks: []lack{lacksPopulation}},
 	{Name: "GC", Description: "a full garbage collection while a population is pending, without its handles",
 		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}, lacks: []lack{lacksPopulation}},
@@ -120,7 +120,7 @@ var All = []Workload{
 		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksFiring}},
 	{Name: "ArmDuringBurst", Description: "single adds while a burst of timers expires",
 		Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksFiring, lacksPopulation}},
-	{Name: "Idle", Description: "wake-ups of the process while nothing is due",
+	{Name: "Idle", Description: "voluntary context switches of the process while nothing is due",
 		Ticks: true, Sizes: []int{m}, Quick: []int{100 * k}, lacks: []lack{lacksClock, lacksPopulation}},
 	{Name: "BusyBlocked", Description: "on busy processors, lateness of a quick callback that is due right after others, which block until it has run",
 		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, lacks: []lack{lacksFunctions, lacksBusyBlocked}},
