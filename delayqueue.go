@@ -100,8 +100,8 @@ func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 }
 
 // PushAt adds v, which is due at t, and returns its handle. If t has passed, v is due immediately.
-// For a t without a monotonic reading the wall clock is read once, and later steps of it do not
-// move the element. PushAt is O(log n) and never blocks.
+// If t has no monotonic reading, the wall clock is read once, and its later steps do not move the
+// element. PushAt is O(log n) and never blocks.
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()

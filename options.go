@@ -83,7 +83,7 @@ type Options struct {
 
 	// ProfileRate makes the wheel sample one timer in ProfileRate, at random, for
 	// [TimingWheel.WriteProfile]. It is at most 2^30. A rate of 512 adds 3% to the cost of arming
-	// and stopping. Defaults to 0, which is no profile.
+	// and stopping. Defaults to 0: no profile.
 	ProfileRate int
 }
 

@@ -44,8 +44,8 @@ func mustBePositive(function string, d time.Duration) {
 	}
 }
 
-// Run describes one run of a plan, see [TimingWheel.ScheduleRun]. It stays valid when the run has
-// ended.
+// Run describes one run of a plan: see [TimingWheel.ScheduleRun]. It stays valid after the run
+// ends.
 type Run struct {
 	N       int       // number of the run, from 1; saturates at math.MaxInt
 	Planned time.Time // planned start of the run, or the time to which Reschedule has moved it
@@ -55,7 +55,7 @@ type Run struct {
 }
 
 // Stop stops the plan of the run and reports whether this call prevented further runs, like
-// [Timer.Stop] of the plan's handle. The run's own function may call it, even before ScheduleRun
+// [Timer.Stop] on the plan's handle. The run's own function may call it, even before ScheduleRun
 // has returned the handle. The run itself continues.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 

@@ -260,8 +260,8 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days, each by at
-// most a quarter, and the last bucket has no upper bound. The zero value is an empty histogram.
+// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days in steps of
+// at most a quarter, and the last bucket has none. The zero value is an empty histogram.
 type Histogram struct {
 	// Counts has the number of durations in each bucket: Counts[i] counts the durations less than
 	// Bound(i) that are in no earlier bucket.

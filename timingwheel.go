@@ -346,12 +346,12 @@ func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Flush claims all timers that are pending at the call, so that their callbacks run now, and
-// returns their number. A timer that another goroutine arms during the call may be included.
-// Callbacks run in no particular order. Flush does not wait for them, except in Manual mode with
-// [Inline], where it runs them. From then on the Stop method of such a timer returns false, Len
-// does not count it, and [Stats].Due does, until its callback starts. The wheel's Stop discards
-// what has not started. A plan runs once and continues. On a stopped wheel Flush returns 0. It
-// panics on the wheel of [Default]. O(memory of the wheel).
+// returns their number. From then on their Stop methods return false, Len does not count them, and
+// [Stats].Due does until their callbacks start. A timer that another goroutine arms during the call
+// may be included. Callbacks run in no particular order. Flush does not wait for them, except in
+// Manual mode with [Inline], where it runs them. The wheel's Stop discards what has not started. A
+// plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the wheel of
+// [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.mustNotBeDefault("Flush")
 	return tw.engine.flush()

@@ -82,14 +82,14 @@ func (q *Queue) check() {
 	for done := sync.OnceFunc(func() { close(q.health.checked) }); ; {
 		var faults []fault
 		if checker != nil {
-			settings, faults = checkSettings(q, checker, settings)
+			faults, settings = checkSettings(q, checker, settings)
 		}
 		unsafe := settings
 		if errors.Is(settings, errors.ErrUnsupported) {
 			unsafe = nil
 		}
 		if auditor != nil {
-			damage, lost := checkLost(q, auditor, losses)
+			lost, damage := checkLost(q, auditor, losses)
 			unsafe, faults = cmp.Or(unsafe, damage), append(faults, lost...)
 		}
 		q.health.unsafe.Store(&unsafe)
@@ -110,16 +110,16 @@ func (q *Queue) check() {
 	}
 }
 
-// checkSettings checks the store. It returns the store's last answer, and a fault if that is new.
-func checkSettings(q *Queue, checker driver.Checker, last error) (unsafe error, faults []fault) {
+// checkSettings checks the store. It returns the store's last answer, as a fault if it is new.
+func checkSettings(q *Queue, checker driver.Checker, last error) (faults []fault, unsafe error) {
 	err := checker.Check(q.ctx)
 	if errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil {
-		return last, nil
+		return nil, last
 	}
 	if err != nil && (last == nil || err.Error() != last.Error()) {
 		faults = append(faults, fault{partition: -1, err: err})
 	}
-	return err, faults
+	return faults, err
 }
 
 // loss has the last answers of Auditor.Lost for a partition.
@@ -131,7 +131,7 @@ type loss struct {
 
 // checkLost returns damage that wraps ErrUnsafe, and the new faults: damage, or the number of
 // messages lost since the last answer. A later call returns faults that a failed call misses.
-func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error, faults []fault) {
+func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (faults []fault, unsafe error) {
 	for i := range losses {
 		last := &losses[i]
 		number, damage, err := auditor.Lost(q.ctx, i)
@@ -149,7 +149,7 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (unsafe error, f
 			unsafe = errors.Join(unsafe, fmt.Errorf("partition %d: %w", i, damage))
 		}
 	}
-	return unsafe, faults
+	return faults, unsafe
 }
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and

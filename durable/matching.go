@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// CancelReport is the result of [Queue.CancelMatching] and [Queue.CancelAll], in numbers of
-// messages.
+// CancelReport has the numbers of messages that [Queue.CancelMatching] and [Queue.CancelAll]
+// return.
 type CancelReport struct {
 	Cancelled int // messages that will not be delivered
 	Firing    int // messages whose delivery has begun; if it fails, they may be redelivered

@@ -81,9 +81,9 @@ type Options struct {
 	Logger *slog.Logger
 
 	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called
-	// concurrently from several goroutines, and other calls wait for it. It must not block, and
-	// must not wait for a call that changes something in this queue, for Consume or for Close. The
-	// events of one delivery are ordered, and OnEvent has received them when Consume or Close
+	// concurrently from several goroutines, and calls to the store wait for it. It must not block,
+	// and must not wait for a call that changes something in this queue, for Consume or for Close.
+	// The events of one delivery are ordered, and OnEvent has received them when Consume or Close
 	// returns. Other events are not ordered. A nil OnEvent costs nothing.
 	OnEvent func(Event)
 
@@ -210,8 +210,8 @@ type ConsumerOptions struct {
 	// at most the larger of Rate and Concurrency. Defaults to 16,384, at most 16,777,216.
 	Prefetch int
 
-	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
-	// way. One message may always be claimed. Defaults to 64 MiB.
+	// PrefetchBytes is the maximum total size of the bodies of these messages, shared likewise.
+	// Each partition may always have one of any size. Defaults to 64 MiB.
 	PrefetchBytes int
 
 	// Fallback is the maximum time between two claims from an owned partition. Together, the other
@@ -225,7 +225,7 @@ type ConsumerOptions struct {
 	Membership time.Duration
 
 	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no
-	// partitions while the queue has consumers that are not tools. They release no messages for it.
+	// partitions unless all consumers are tools, and no consumer releases messages for a tool.
 	Tool bool
 }
 

@@ -389,7 +389,7 @@ func (r Result) String() string {
 // [ResultCancelled] no handler is called. [ResultFiring] means that a handler was called or is
 // about to be called, unless its process ends first. [ResultNotFound] means that the message does
 // not exist or is a dead letter. [Queue.Get] tells these cases apart. The result is exact, even if
-// a reply of the store was lost and the call was retried. A message that waits for another attempt
+// the store's reply was lost and the call was retried. A message that waits for another attempt
 // after an error or a crash can be cancelled. In that case a handler was called earlier.
 //
 // With [Interrupt], Cancel also cancels a message that has begun. Without it, Cancel of a running

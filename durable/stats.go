@@ -30,9 +30,9 @@ type Counts struct {
 
 	driver.Counters // since the queue was created
 
-	// Lost is the number of messages whose records are gone, because a Redis server evicted them or
-	// their key was deleted, whether or not they have already been removed from the queue. A key
-	// that was lost as a whole counts as one, because the number of its messages is unknown.
+	// Lost is the number of messages whose records are gone because a Redis key was evicted or
+	// deleted, including messages since removed from the queue. Each key that was lost as a whole
+	// counts as one more, because the number of its messages is unknown.
 	Lost uint64
 }
 

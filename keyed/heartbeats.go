@@ -21,9 +21,9 @@ var ErrBadTimeout = errors.New("keyed: bad timeout")
 type Heartbeats[K comparable] struct {
 	// Grace gives members time to be heard after the wheel was late. If the process was stopped or
 	// got no processor, beats of live members may still wait in its sockets. When the wheel runs
-	// more than a quarter of the timeout late, no member is reported before Grace has passed from
-	// then on. A wheel that is always that late reports no member. Grace must be set before the
-	// first Beat. Zero, the default, and negative values mean no grace.
+	// more than a quarter of the timeout late, no member is reported until Grace has passed. A
+	// wheel that is always that late reports no member. Grace must be set before the first Beat.
+	// Zero, the default, and negative values mean no grace.
 	//
 	// With Grace the wheel wakes four more times per timeout while there are members, and these
 	// timers count in Stats and Advance. In Manual mode, a step of Advance can be late too.
@@ -66,9 +66,9 @@ func checkTimeout(timeout time.Duration) error {
 }
 
 // Beat restarts the timeout of key. It adds key if key is not a member, and reports whether it did:
-// key is new, or has been reported since its last heartbeat. Beat is [Keys.Set]: a heartbeat that
-// comes after the deadline, but before the wheel has removed the member, is in time. After Stop,
-// Beat returns false and does nothing. For a member it allocates nothing. O(1).
+// key is new, has left, or was reported since its last heartbeat. Beat is [Keys.Set]: a heartbeat
+// that comes after the deadline, but before the wheel has removed the member, is in time. After
+// Stop, Beat returns false and does nothing. For a member it allocates nothing. O(1).
 func (h *Heartbeats[K]) Beat(key K) bool {
 	added := h.keys.Set(key, h.timeout)
 	if added && h.Grace > 0 {
@@ -82,7 +82,7 @@ func (h *Heartbeats[K]) Beat(key K) bool {
 // key is a member. After Stop, Touch returns false. O(1).
 func (h *Heartbeats[K]) Touch(key K) bool { return h.keys.Touch(key, h.timeout) }
 
-// Leave removes key and reports whether it was a member: key is not reported unless it beats again.
+// Leave removes key and reports whether it did. If so, key is not reported unless it beats again.
 // See [Keys.Delete].
 func (h *Heartbeats[K]) Leave(key K) bool { return h.keys.Delete(key) }
 
@@ -90,14 +90,15 @@ func (h *Heartbeats[K]) Leave(key K) bool { return h.keys.Delete(key) }
 // [Keys.Has].
 func (h *Heartbeats[K]) Alive(key K) bool { return h.keys.Has(key) }
 
-// Deadline returns the time at which key is reported unless it beats before, rounded up to a tick.
-// It returns the zero time and false if key is not a member. See [Keys.Deadline].
+// Deadline returns the time, rounded up to a tick, at which key is reported unless it beats first.
+// It returns the zero time and false if key is not a member or its timer is claimed. See
+// [Keys.Deadline].
 func (h *Heartbeats[K]) Deadline(key K) (time.Time, bool) { return h.keys.Deadline(key) }
 
 // Timeout returns the timeout of all members, as passed to NewHeartbeats.
 func (h *Heartbeats[K]) Timeout() time.Duration { return h.timeout }
 
-// All returns an iterator over the members and their deadlines, see [Keys.All].
+// All returns an iterator over the members and their deadlines: see [Keys.All].
 func (h *Heartbeats[K]) All() iter.Seq2[K, time.Time] { return h.keys.All() }
 
 // sweep reports the members of a claimed batch, or postpones them if the wheel was late.

@@ -40,7 +40,7 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 	return k, nil
 }
 
-// Set lets key expire d from now, or up to one tick later, but never earlier. If key is absent, Set
+// Set has key expire d from now, or up to one tick later, but never earlier. If key is absent, Set
 // adds it. If key is present, Set replaces its deadline. Set reports whether it added key. With a
 // zero or negative d the key expires immediately. With a d beyond the range of the clock it never
 // expires.
@@ -65,7 +65,7 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 }
 
 // SetAt is [Keys.Set] with a point in time instead of a duration. With a t in the past the key
-// expires immediately. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
+// expires immediately. See [timingwheel.TimingWheel.AtFunc] for times on the wall clock.
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -98,7 +98,7 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 }
 
 // TouchAt is [Keys.Touch] with a point in time instead of a duration. With a t in the past the key
-// expires immediately. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
+// expires immediately. See [timingwheel.TimingWheel.AtFunc] for times on the wall clock.
 func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -111,11 +111,11 @@ func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	return e.timer.RescheduleAt(t) || k.touchSlow(entries, key, expiry{at: t, fixed: true})
 }
 
-// Delete removes key and reports whether it was present: the key is not reported unless it is set
-// again. Delete returns false if key is absent: it was never set, was deleted, or has been removed
-// for the expire function. If several goroutines delete a key concurrently, exactly one call
-// returns true. After Stop, Delete returns false. O(1) amortised. The memory of a key and its timer
-// is released immediately, and the memory of the map's table once most of its keys are gone.
+// Delete removes key and reports whether it did. If so, key is not reported unless it is set again.
+// Delete returns false if key is absent: it was never set, was deleted, or has been removed for the
+// expire function. If several goroutines delete a key concurrently, exactly one call returns true.
+// After Stop, Delete returns false. O(1) amortised. The memory of a key and its timer is released
+// immediately, and the memory of the map's table once most of its keys are gone.
 func (k *Keys[K]) Delete(key K) bool {
 	entries := k.entries.Load()
 	if entries == nil {

@@ -16,8 +16,8 @@ import (
 // Otherwise the result has the methods of net.Conn. The result also has a method NetConn, which
 // returns c.
 //
-// If c does not support deadlines, as a channel of package ssh, the result passes each deadline to
-// c and returns the error of c. Conn finds this out by clearing the deadlines. A connection that
+// If c does not support deadlines, like a channel of package ssh, the result passes each deadline
+// to c and returns the error of c. Conn finds this out by clearing the deadlines. A connection that
 // accepts the zero time must also accept a time in the past, or its deadlines never take effect.
 //
 // Conn panics if c or tw is nil, or if tw has the option Manual or Executor: a callback

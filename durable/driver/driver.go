@@ -84,8 +84,8 @@ type Config struct {
 // process ended or hung N times during delivery, last P", for N crashes and a description P of the
 // process that had begun it, such as "pid 7 on host h".
 //
-// From its second crash on, a message is a suspect: it may be one that ends its process. It begins
-// only by OpBegin, which a process calls for one suspect at a time.
+// From its second crash on, a message is a suspect: it may be what ends the process. It begins only
+// by OpBegin, which a process calls for one suspect at a time.
 //
 // A store that keeps leases only in its callers' process may end all of them when it is reopened,
 // which counts as a crash of each firing message. A message that has reached Claim.MaxCrashes in
@@ -119,8 +119,7 @@ type Config struct {
 // An error wraps [ErrUnavailable] if the same call may succeed later. Such a call may nevertheless
 // have taken effect on a server, and callers may repeat it. Transitions with a token are
 // idempotent: see [OpBegin]. Calls without a token have a [Call], which makes them take effect
-// once. Stores in the memory or a directory of this machine ignore Call and Claim.Seen, Seq and
-// Repeat.
+// once. Stores in memory or a local directory ignore Call, Claim.Seen, Claim.Seq and Claim.Repeat.
 type Backend interface {
 	// Config returns the queue's number of partitions, which never changes, and the limits that it
 	// had when it was opened. Transitions use the current limits; a store with several processes
@@ -286,7 +285,7 @@ type Record struct {
 // differ.
 type Call struct {
 	// Caller is unique among the callers of a partition. Each caller has one call in progress at a
-	// time. An empty name means that there are no copies.
+	// time. With an empty name, the call has no copies.
 	Caller string
 
 	Seq      uint64  // increases with each call by the caller
