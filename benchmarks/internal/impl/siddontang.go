@@ -13,7 +13,7 @@ var Siddontang = Implementation[struct{}]{
 	Traits: Traits{
 		Name: "siddontang", Title: "siddontang/go timingwheel", Module: "github.com/siddontang/go",
 		Tick: time.Millisecond, Population: "keeps no timers: the adapter's goroutines would be measured",
-		Note: "as many slots as the longest delay needs, because it accepts no longer one; returns channels, so the adapter " +
+		Note: "as many slots as the longest delay needs, because it panics on a longer one; returns channels, so the adapter " +
 			"starts a goroutine for each callback",
 	},
 	Open: func(c Config) (Timers[struct{}], error) {
