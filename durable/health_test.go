@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -208,31 +206,30 @@ func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 	})
 }
 
-// OnError may call Healthy, which returns what is reported, from the first check on.
+// While a fault is being reported, Healthy already returns it, except during the first check, for
+// which Healthy waits.
 func TestHealthyReturnsWhatIsReported(t *testing.T) {
 	t.Parallel()
 	var (
 		mu       sync.Mutex
-		state    = fmt.Errorf("%w: evicts", durable.ErrUnsafe)
-		reported atomic.Int64
+		state    error
+		reported chan error // of the bubble
 	)
-	opened := make(chan *durable.Queue, 1)
 	options := durable.Options{Partitions: 1, OnError: func(err error) {
-		q := <-opened
-		opened <- q
-		_, reason, _ := strings.Cut(err.Error(), `"default": `)
-		assert.EqualError(t, q.Healthy(context.Background()), `durable: queue "default" is not healthy: `+reason)
-		reported.Add(1)
+		reported <- err
+		reported <- nil // after the test has called Healthy
 	}}
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, q *durable.Queue) {
-		opened <- q
-		time.Sleep(time.Second)
-		require.EqualValues(t, 1, reported.Load())
-		mu.Lock()
-		state = fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe)
-		mu.Unlock()
-		time.Sleep(6 * time.Second)
-		require.EqualValues(t, 2, reported.Load())
+		reported = make(chan error)
+		require.NoError(t, q.Healthy(t.Context()))
+		for _, reason := range []string{"evicts", "keeps nothing"} {
+			mu.Lock()
+			state = fmt.Errorf("%w: %s", durable.ErrUnsafe, reason)
+			mu.Unlock()
+			require.ErrorContains(t, <-reported, reason)
+			require.ErrorContains(t, q.Healthy(t.Context()), reason)
+			<-reported
+		}
 	})
 }
 
@@ -362,7 +359,6 @@ func TestLostKeysAreReportedOnce(t *testing.T) {
 	}
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return damagedBackend{b, &mu, &damage, &claims} }, options, func(t *testing.T, q *durable.Queue) {
 		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "as in delayq health")
-		synctest.Wait()
 		expect(1, "messages may be lost: key one")
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)

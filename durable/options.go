@@ -82,9 +82,9 @@ type Options struct {
 
 	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called
 	// concurrently from several goroutines, and calls to the store wait for it. It must not block,
-	// and must not wait for a call that changes something in this queue, for Consume or for Close.
-	// The events of one delivery are ordered, and OnEvent has received them when Consume or Close
-	// returns. Other events are not ordered. A nil OnEvent costs nothing.
+	// and must not wait for a call that changes something in this queue, for Consume, Healthy or
+	// Close. The events of one delivery are ordered, and OnEvent has received them when Consume or
+	// Close returns. Other events are not ordered. A nil OnEvent costs nothing.
 	OnEvent func(Event)
 
 	// OnError is called with the Err of each EventError and EventLeaseLost. The rules for OnEvent

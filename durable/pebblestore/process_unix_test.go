@@ -52,7 +52,9 @@ func TestStoppedProcessContinues(t *testing.T) {
 	defer queue.Close()
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	var status syscall.WaitStatus
-	_, err = syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil) // its threads stop one after another
+	for err = syscall.EINTR; err == syscall.EINTR; { // its threads stop one after another
+		_, err = syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	}
 	require.NoError(t, err)
 	require.True(t, status.Stopped())
 	stopped := time.Now()

@@ -24,6 +24,9 @@ func simulatedClient() (client *redis.Client, stop func()) {
 	client = redis.NewClient(&redis.Options{Addr: server.Addr()})
 	return client, func() {
 		_ = client.Close()
+		for server.CurrentConnectionCount() > 0 { // a call in progress would find a closed server
+			time.Sleep(time.Millisecond)
+		}
 		server.Close()
 	}
 }
