@@ -16,15 +16,15 @@ import (
 // channel need not be drained. Make one with [TimingWheel.NewChannelTimer]. Methods of any other
 // ChannelTimer panic. A ChannelTimer must not be copied. Its methods may be called concurrently.
 type ChannelTimer struct {
-	C <-chan time.Time // has a buffer of one value, is never replaced and never closed
+	C <-chan time.Time // has a buffer of one value, and is never replaced or closed
 
 	emitter emitter
 }
 
 // After returns a channel on which the current time is sent once, d from now or up to one tick
 // later, and never earlier. If d is zero or negative, it is due immediately. After costs less than
-// NewChannelTimer but cannot be stopped: the wheel keeps the timer until d has passed. If the value
-// may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
+// NewChannelTimer, but its timer cannot be stopped: the wheel keeps it until d has passed. If the
+// value may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	armAfter(tw.engine, d, func() { c <- tw.engine.config.Now() }) // there is room
@@ -42,18 +42,18 @@ func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 }
 
 // Stop stops the timer. It reports whether it prevented the timer from firing or removed a value
-// from C that was not received. It returns false if the value was received, or if the timer was
-// stopped. A receive from C then blocks until a Reset. If the wheel was stopped, Stop returns true
-// only if it removed a value.
+// from C that had not been received. It returns false if the value had been received or the timer
+// was already stopped. After Stop, a receive from C blocks until a Reset. If the wheel was stopped,
+// Stop returns true only if it removed a value.
 func (t *ChannelTimer) Stop() bool {
 	t.emitter.mustBeMade("Stop", "ChannelTimer")
 	return t.emitter.stop()
 }
 
 // Reset makes the timer fire d from now or up to one tick later, whether it is pending, has fired
-// or was stopped. If d is zero or negative, it is due immediately. A value in C that was not
-// received is removed. Reset returns what [ChannelTimer.Stop] would have returned. If the wheel was
-// stopped, Reset arms nothing. Moving a pending timer later allocates nothing.
+// or has been stopped. If d is zero or negative, it is due immediately. Reset removes a value from
+// C that has not been received. It returns what [ChannelTimer.Stop] would have returned. If the
+// wheel was stopped, Reset arms nothing. Moving a pending timer later allocates nothing.
 func (t *ChannelTimer) Reset(d time.Duration) bool {
 	t.emitter.mustBeMade("Reset", "ChannelTimer")
 	return t.emitter.reset(d)
@@ -72,15 +72,15 @@ func NewChannelTimer(d time.Duration) *ChannelTimer { return Default().NewChanne
 // program no longer refers to it. A Ticker must not be copied. Its methods may be called
 // concurrently.
 type Ticker struct {
-	C <-chan time.Time // has a buffer of one tick, is never replaced and never closed
+	C <-chan time.Time // has a buffer of one tick, and is never replaced or closed
 
 	emitter emitter
 }
 
-// NewTicker returns a ticker that sends the current time at multiples of d from now, each up to one
-// tick of the wheel later. Delays do not add up. If a tick has not been received when the next one
-// is due, the next one is dropped. On a stopped wheel nothing is sent. NewTicker panics if d is not
-// positive.
+// NewTicker returns a ticker that sends the current time at multiples of d from now, each time up
+// to one tick of the wheel late. Delays do not add up. If a tick has not been received when the
+// next one is due, the next one is dropped. On a stopped wheel nothing is sent. NewTicker panics if
+// d is not positive.
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
@@ -89,9 +89,9 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	return t
 }
 
-// Stop stops the ticker and removes a tick from C that was not received. A receive from C then
-// blocks until a Reset. Stop does not close C. Stopping a stopped ticker or a zero Ticker has no
-// effect.
+// Stop stops the ticker and removes a tick from C that has not been received. After Stop, a receive
+// from C blocks until a Reset. Stop does not close C. Stopping a stopped ticker or a zero Ticker
+// has no effect.
 func (t *Ticker) Stop() {
 	if t.emitter.c != nil {
 		t.emitter.stop()
@@ -99,8 +99,8 @@ func (t *Ticker) Stop() {
 }
 
 // Reset restarts the ticker with the period d, even if it was stopped. The next tick comes d from
-// now. A tick in C that was not received is removed. If the wheel was stopped, Reset arms nothing.
-// It panics if d is not positive, and if the Ticker was not made by NewTicker.
+// now. Reset removes a tick from C that has not been received. If the wheel was stopped, Reset arms
+// nothing. It panics if d is not positive or if the Ticker was not made by NewTicker.
 func (t *Ticker) Reset(d time.Duration) {
 	mustBePositive("Ticker.Reset", d)
 	t.emitter.mustBeMade("Reset", "Ticker")
@@ -108,9 +108,9 @@ func (t *Ticker) Reset(d time.Duration) {
 }
 
 // Ticks returns an iterator that yields the current time at multiples of d from the start of the
-// loop, each up to one tick of the wheel later. Each loop has its own ticker, which is stopped when
-// the loop is left. The loop ends when the wheel is stopped. A tick that comes while the body runs
-// waits; further ticks are dropped. Ticks panics if d is not positive.
+// loop, each time up to one tick of the wheel late. Each loop has its own ticker, which is stopped
+// when the loop is left. The loop ends when the wheel is stopped. A tick that comes while the body
+// runs waits; further ticks are dropped. Ticks panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {

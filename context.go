@@ -11,14 +11,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// WithTimeout is like [context.WithTimeout] with a timer of the wheel. It returns a context that
-// ends when d has passed or up to one tick later, when the cancel function is called, or when
+// WithTimeout is like [context.WithTimeout], but uses a timer of the wheel. It returns a context
+// that ends when d has passed or up to one tick later, when the cancel function is called, or when
 // parent ends, whichever comes first. If d is zero or negative, the context has ended already. Call
 // the cancel function when the context is no longer needed, to release the timer.
 //
-// Each cancellable context that package context derives from a [context.WithValue] of this context
-// costs a goroutine. Use package context instead if other code derives many such contexts.
-// docs/contexts.md lists all differences.
+// If [context.WithValue] derives a context from this one, each cancellable context that package
+// context derives from the result costs a goroutine. Use package context instead if other code
+// derives many such contexts. docs/contexts.md lists all differences.
 //
 // The wheel's Flush ends the context. If the wheel is stopped, a timer of the runtime takes over
 // the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In

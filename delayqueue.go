@@ -38,7 +38,7 @@ const neverDue = math.MaxInt64 // 292 years: no timer is set for it
 // the same instant leave in the order of Push and Reset. A DelayQueue does not use a wheel.
 //
 // The zero value is an empty queue and need not be closed. A DelayQueue must not be copied after
-// first use. It belongs to the testing/synctest bubble in which it is used first. All methods may
+// first use. It belongs to the testing/synctest bubble in which it is first used. All methods may
 // be called from any goroutine. Adding, taking, removing and resetting an element is O(log n).
 type DelayQueue[T any] struct {
 	mu sync.Mutex
@@ -120,8 +120,8 @@ func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	return v, err
 }
 
-// Poll removes the first element and returns its value and true if the element is due. Otherwise it
-// returns false. Poll is O(log n) and never blocks.
+// Poll removes the first element if it is due, and returns its value and true. Otherwise it returns
+// false. Poll is O(log n) and never blocks.
 func (q *DelayQueue[T]) Poll() (T, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,9 +141,9 @@ func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	return e.value, q.timeline.TimeAt(e.due), true
 }
 
-// Drain removes up to max elements that are due at the call, or all of them if max is zero or
+// Drain removes up to max elements that are due when it is called, or all of them if max is zero or
 // negative. It returns their values in order, or nil if none is due. Drain is O(k log n) for k
-// values, and other calls wait for it meanwhile.
+// values, and other calls wait until it returns.
 func (q *DelayQueue[T]) Drain(max int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,8 +171,8 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	return held
 }
 
-// Reset makes e due once delay has passed from now, as if it were pushed anew. It reports whether e
-// is in this queue, and otherwise does nothing. O(log n).
+// Reset makes e due once delay has passed from now, as if e had just been pushed. It reports
+// whether e is in this queue. If not, it does nothing. O(log n).
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

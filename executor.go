@@ -16,15 +16,15 @@ import (
 // [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
 // [Limit] are Executors.
 //
-// The wheel calls Go once per callback that is due, with [Timeouts] once per batch. The caller is a
-// goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or Flush. Go
-// must call f exactly once, now or later, on any goroutine. Go must not block for long, because the
-// wheel hands over no other callback of the shard meanwhile.
+// The wheel calls Go once per callback that is due, or with [Timeouts] once per batch. The caller
+// is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or Flush.
+// Go must call f exactly once, now or later, on any goroutine. Go must not block for long, because
+// the wheel hands over no other callback of the same shard in the meantime.
 //
 // f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
-// stopped or rescheduled, and f then does nothing. A call to Go may be under way when
-// [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. Functions that
-// are called later do nothing.
+// stopped or rescheduled. If it was, f does nothing. A call to Go may still be under way when
+// [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. An f that is
+// called after the wheel's Stop does nothing.
 type Executor interface{ Go(f func()) }
 
 // ExecutorFunc turns a function, such as a method of a pool, into an [Executor]:
@@ -53,11 +53,11 @@ type goroutines struct{}
 
 func (goroutines) Go(f func()) { go f() }
 
-// Limit returns an [Executor] that runs at most n callbacks, or batches of [Timeouts], of a wheel
-// at a time, on goroutines that it reuses. Further timers that are due stay pending, and can be
-// stopped or rescheduled. Callbacks that wait for other callbacks may deadlock at the limit. One
-// value serves one wheel: [New] returns an error for a second one. Wheels that have to share a
-// limit use a pool. Limit panics if n is not positive.
+// Limit returns an [Executor] that runs at most n callbacks of a wheel, or n batches of [Timeouts],
+// at a time. It reuses its goroutines, except in Manual mode. Further timers that are due stay
+// pending, and can be stopped or rescheduled. Callbacks that wait for other callbacks may deadlock
+// at the limit. One value serves one wheel: [New] returns an error for a second wheel. If several
+// wheels must share a limit, use a pool. Limit panics if n is not positive.
 func Limit(n int) Executor {
 	if n < 1 {
 		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))

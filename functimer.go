@@ -10,12 +10,12 @@ import (
 )
 
 // FuncTimer is a timer that calls one function and can be armed again and again. It has the
-// semantics of the [time.Timer] of [time.AfterFunc]: Reset arms a timer that has fired or was
-// stopped as well, and the function may call it. Touch is the operation for heartbeats. For a
-// single timeout a [Timer] suffices and is smaller.
+// semantics of the [time.Timer] that [time.AfterFunc] returns: Reset also arms a timer that has
+// fired or been stopped, and the function may call Reset. Touch is the operation for heartbeats.
+// For a single timeout a [Timer] suffices and is smaller.
 //
 // [TimingWheel.NewFuncTimer] makes a FuncTimer. [FuncTimer.Init] prepares one that is a field of
-// another struct. Before that, Reset panics and the other methods do nothing. A FuncTimer must not
+// another struct. Before Init, Reset panics and the other methods do nothing. A FuncTimer must not
 // be copied. Its methods may be called from any goroutine, its own function included.
 type FuncTimer struct {
 	timer   rearmable
@@ -34,16 +34,15 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 
 // Init prepares a timer that is a field of another struct and arms it, like
 // [TimingWheel.NewFuncTimer]. It must return before any other method is called. Init panics if tw
-// or f is nil, and if the timer was initialised before. To use a timer again, call Reset. The
-// memory of a stopped timer must not be overwritten, because the wheel may still refer to it for a
-// moment.
+// or f is nil or if the timer was initialised before. To use a timer again, call Reset. The memory
+// of a stopped timer must not be overwritten, because the wheel may still refer to it for a moment.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
 }
 
-// InitStopped prepares a timer like [FuncTimer.Init] and does not arm it. A later [FuncTimer.Reset]
-// does.
+// InitStopped prepares a timer like [FuncTimer.Init], but does not arm it: call [FuncTimer.Reset]
+// to arm it.
 func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	if tw == nil {
 		panic("timingwheel: FuncTimer with a nil wheel")
@@ -58,12 +57,12 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. If d is zero
-// or negative, it is due immediately. Reset reports whether the timer was armed; if it was, the
-// function is not called for the old deadline. If the timer had fired, the function may then still
-// be running, and the next call does not wait for it, so two calls may overlap.
+// or negative, it is due immediately. Reset reports whether the timer was already armed. If so, the
+// function is not called for the old deadline. If the timer had fired, the function may still be
+// running, and the next call does not wait until it returns, so two calls may overlap.
 //
 // On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
-// initialised, and if a shard already has 2^29 timers. Reset waits for no callback. Moving the
+// initialised or if a shard already has 2^29 timers. Reset never waits for a callback. Moving the
 // deadline later is one atomic operation, except in Manual mode.
 func (t *FuncTimer) Reset(d time.Duration) bool {
 	ref := t.timer.ref.Load()
@@ -79,9 +78,9 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 
 // Touch postpones the timer and reports whether it was armed. The new deadline is d from now, where
 // d is the duration of the last Reset or Init. The function is not called before the new deadline.
-// A deadline that is already later stays. If the timer has fired or was stopped, or its wheel was
-// stopped, Touch returns false and arms nothing. If Touch races with the expiry, either Touch
-// returns true and the function is not called yet, or Touch returns false.
+// A deadline that is already later is kept. If the timer has fired, or it or its wheel was stopped,
+// Touch returns false and arms nothing. If Touch races with the expiry, either Touch returns true
+// and the function is not called yet, or Touch returns false.
 //
 // Touch reads the clock once. Except in Manual mode it takes no lock.
 func (t *FuncTimer) Touch() bool {
@@ -93,8 +92,7 @@ func (t *FuncTimer) Touch() bool {
 }
 
 // TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
-// now has a monotonic reading. The time now may have passed, such as the time at which a packet
-// arrived.
+// now has a monotonic reading. now may be in the past, such as the time at which a packet arrived.
 func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	ref := t.timer.ref.Load()
 	if ref == nil {
@@ -129,22 +127,22 @@ func (t *FuncTimer) touch(now int64) bool {
 	}
 }
 
-// Stop stops the timer and reports whether it was armed: if so, the function is not called. Stop
-// returns false if the timer has fired or was stopped, or its wheel was stopped. Stop does not wait
-// for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
+// Stop stops the timer and reports whether it was armed. If so, the function is not called. Stop
+// returns false if the timer has fired, or if it or its wheel was stopped before. Stop does not
+// wait for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
 func (t *FuncTimer) Stop() bool {
 	stopped, _ := t.timer.stop()
 	return stopped
 }
 
 // StopWait stops the timer and waits until no call to its function is under way. Once StopWait has
-// returned nil, the function does not run until a later Reset. A Reset that comes while StopWait
-// waits is stopped as well, or StopWait also waits for its call. If no call is under way, StopWait
+// returned nil, the function does not run until a later Reset. If a Reset arms the timer during the
+// wait, StopWait stops it again or waits for its call too. If no call is under way, StopWait
 // returns nil immediately, even if ctx has ended.
 //
-// If ctx ends first, StopWait returns ctx.Err(). The function may then be running, and such a Reset
-// may have armed the timer. If the function itself calls StopWait, it waits for itself until ctx
-// ends. StopWait panics if ctx is nil.
+// If ctx ends first, StopWait returns ctx.Err(). The function may then be running, and a Reset
+// during the wait may have armed the timer. If the function itself calls StopWait, it waits for
+// itself until ctx ends. StopWait panics if ctx is nil.
 func (t *FuncTimer) StopWait(ctx context.Context) error {
 	mustHaveContext(ctx, "StopWait")
 	if t.timer.ref.Load() == nil {

@@ -69,11 +69,11 @@ type Options struct {
 	// with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
-	// Around is called around each callback, with [Timeouts] around each batch, on its goroutine
-	// and without a lock. Several goroutines may call it at the same time. Around must call run
-	// exactly once, on the same goroutine, before it returns, or the wheel panics. run runs the
-	// callback, and OnPanic if the callback panics. Because run may panic or call runtime.Goexit,
-	// Around defers what it has to do after run.
+	// Around is called around each callback, or with [Timeouts] around each batch, on the goroutine
+	// that runs it and without a lock. Several goroutines may call it at the same time. Around must
+	// call run exactly once, on the same goroutine, before it returns, or the wheel panics. run
+	// runs the callback, and OnPanic if the callback panics. Because run may panic or call
+	// runtime.Goexit, Around must defer whatever it does after run.
 	//
 	// A panic of Around itself is reported to OnPanic only for a plan. If Around panics or exits
 	// before run, the callback is lost, and a [Ticker] does not tick again. Shutdown waits until
@@ -92,8 +92,8 @@ type Call struct {
 	Wheel string // Options.Name
 
 	// Func is the code address of the function as [runtime.FuncForPC] takes it: the function of the
-	// timer or plan, or with Timeouts the expire function. For the timers that this package itself
-	// arms, for tickers and contexts, it is a function of this package.
+	// timer or plan, or with Timeouts the expire function. For timers that this package itself
+	// arms, such as the timers of tickers and contexts, Func is a function of this package.
 	Func     uintptr
 	Payloads int // size of the batch; 1 for a callback of a TimingWheel
 }

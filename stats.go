@@ -19,9 +19,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/survey"
 )
 
-// Stats is a snapshot of a wheel. The shards are read one after the other, so over several shards
-// the figures are not of one moment. Fields of type uint64 are counters that only grow, except
-// Bytes.
+// Stats is a snapshot of a wheel. The shards are read one after the other, so with several shards
+// the figures are not from the same instant. Fields of type uint64, except Bytes, are counters that
+// only grow.
 type Stats struct {
 	Name   string        // Options.Name
 	Tick   time.Duration // Options.Tick, or its default
@@ -29,12 +29,12 @@ type Stats struct {
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
 	Due       int           // timers that have expired, or were flushed, and whose callbacks have not begun
-	Overdue   time.Duration // time since the first expired timer, or bucket of timers, was due that is not claimed
+	Overdue   time.Duration // time since the earliest unclaimed timer, or bucket of timers, was due; 0 if none is
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
 	Stopped   uint64        // timers that Stop or RemoveAll removed; not a plan that is stopped during a run
 	Discarded uint64        // timers that were pending when the wheel was stopped
-	Postponed uint64        // moves of deadlines; one to a later deadline counts when the old bucket expires
+	Postponed uint64        // moves of deadlines; a move to a later deadline counts when the old bucket expires
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
 	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again
@@ -46,11 +46,11 @@ type Stats struct {
 	Levels  int    // largest number of levels in use in a shard
 	Bytes   uint64 // memory held for timers, payloads, buckets and slots, in bytes
 
-	Expired int // entries of a keyed.Map that have expired and wait to be reported; else 0
+	Expired int // entries of a keyed.Map that have expired and wait to be reported; 0 for other wheels
 
-	// Lateness is the distribution of the time from the tick to which a deadline was rounded up to
-	// the beginning of the batch in which the timer was claimed. A batch of callbacks records the
-	// last of its timers when it ends. A timer that was flushed early counts as not late.
+	// Lateness is the distribution of the delay between a timer's deadline, rounded up to a tick,
+	// and the beginning of the batch in which the timer was claimed. The last timers of a batch of
+	// callbacks are recorded when the batch ends. A timer that was flushed early counts as on time.
 	Lateness Histogram
 }
 

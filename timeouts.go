@@ -15,14 +15,14 @@ const perCallMax = 256
 // nothing that the garbage collector has to scan. Make one with [NewTimeouts].
 type Timeouts[T any] struct{ common }
 
-// NewTimeouts returns a running wheel that passes expired payloads to expire, or an error like
-// [New]. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
-// decides on which goroutines expire runs. It may run on several concurrently, even for one shard.
-// The slice is valid only during the call.
+// NewTimeouts returns a running wheel that passes expired payloads to expire, or an error, as [New]
+// does. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
+// decides on which goroutines expire runs. expire may run on several goroutines concurrently, even
+// for one shard. The slice is valid only during the call.
 //
-// A payload is pending until its batch starts. From then on the Stop method of its handle returns
-// false, even if expire has not reached it. If expire panics or calls runtime.Goexit, the rest of
-// the batch, at most 255 payloads, is lost. NewTimeouts panics if expire is nil.
+// A payload is pending until its batch starts. After that, the Stop method of its handle returns
+// false, even if expire has not reached the payload yet. If expire panics or calls runtime.Goexit,
+// the rest of the batch, at most 255 payloads, is lost. NewTimeouts panics if expire is nil.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")

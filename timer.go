@@ -10,8 +10,8 @@ import (
 
 // Timer is the handle of a timer or of a plan. It is a comparable value of at most 16 bytes, and
 // may be copied. Two handles are equal if they name the same timer. The zero Timer is valid: its
-// methods return false. Once the timer has fired or was stopped, or its wheel was stopped, all
-// methods return false and have no effect, although the wheel reuses the memory for other timers.
+// methods return false. Once the timer has fired, or it or its wheel has been stopped, all methods
+// return false and have no effect, even though the wheel reuses the memory for other timers.
 type Timer struct {
 	ref   *pageRef
 	index uint32
@@ -104,18 +104,18 @@ func (t Timer) finishStop(pg *arena.Page, to arena.Word) {
 
 // Reschedule moves a pending timer, or the next run of a plan, to d from now and reports whether it
 // did. The callback then runs at the new deadline only, which may be earlier or later. If d is zero
-// or negative, it runs immediately, in Manual mode in the next [TimingWheel.Advance].
+// or negative, it runs immediately, or in Manual mode in the next [TimingWheel.Advance].
 //
 // Reschedule returns false and arms nothing if the callback has started or is about to start, even
 // if the callback itself is the caller. The same holds if the timer or its wheel was stopped, and
-// for the zero Timer:
+// for the zero Timer. To arm a new timer in these cases:
 //
 //	if !t.Reschedule(d) {
 //		t = tw.AfterFunc(d, f)
 //	}
 //
-// A [FuncTimer] can be armed again. If several goroutines call Reschedule, the last one to reach
-// the timer wins. Reschedule is O(1) amortised. Moving a timer to a later deadline allocates
+// A [FuncTimer] can itself be armed again. If several goroutines call Reschedule, the last one to
+// reach the timer wins. Reschedule is O(1) amortised. Moving a timer to a later deadline allocates
 // nothing, and takes no lock except in Manual mode and for a plan.
 func (t Timer) Reschedule(d time.Duration) bool {
 	if t.ref == nil {
@@ -127,8 +127,8 @@ func (t Timer) Reschedule(d time.Duration) bool {
 }
 
 // RescheduleAt moves a pending timer, or the next run of a plan, to the time at, and reports
-// whether it did. Otherwise it arms nothing. If the time has passed, the timer is due immediately.
-// A time without a monotonic reading is converted as by [TimingWheel.AtFunc]. In all other respects
+// whether it did. If not, it arms nothing. If at has passed, the timer is due immediately. If at
+// has no monotonic reading, it is converted as by [TimingWheel.AtFunc]. In all other respects
 // RescheduleAt is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
 	if t.ref == nil {
@@ -221,8 +221,8 @@ func (t Timer) moveLocked(pg *arena.Page, w arena.Word, tick int64) bool {
 }
 
 // Deadline returns the deadline of a pending timer or of a plan's next run, rounded up to a tick,
-// on the wheel's clock. It returns false if the timer is not pending, for example during a run of a
-// plan, if the wheel was stopped, and for the zero Timer. O(1).
+// on the wheel's clock. It returns false for the zero Timer, if the wheel was stopped, and if the
+// timer is not pending, for example during a run of a plan. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
 	if t.ref == nil {
 		return time.Time{}, false

@@ -1,7 +1,7 @@
 // Package timingwheel provides timers for programs that hold very many of them: connection
-// heartbeats, request timeouts, retries, expiry of cache entries. It is a hierarchical timing
-// wheel. Arming, stopping and postponing a timer takes constant time, however many timers are
-// pending. An idle wheel has no goroutine.
+// heartbeats, request timeouts, retries and cache expiry. It is a hierarchical timing wheel.
+// Arming, stopping and postponing a timer take constant time, however many timers are pending. An
+// idle wheel has no goroutine.
 //
 //	tw, err := timingwheel.New(timingwheel.Options{}) // ticks of 1 ms
 //	if err != nil {
@@ -21,10 +21,10 @@
 //     may be a field of a connection. [FuncTimer.Touch] is the operation for heartbeats.
 //   - [TimingWheel.ScheduleFunc] runs a function again and again, at the times of a [Scheduler]
 //     such as [Every] or a schedule of github.com/robfig/cron. Package schedule has more.
-//   - [Timeouts] holds values instead of functions and passes those that have expired to one
-//     function, in batches. Package keyed has timeouts by key.
+//   - [Timeouts] holds values instead of functions and passes expired values to one function, in
+//     batches. Package keyed keeps one timeout per key.
 //   - [TimingWheel.After], [TimingWheel.NewChannelTimer] and [TimingWheel.NewTicker] send the time
-//     on channels, as in package time. [TimingWheel.Ticks] is an iterator over ticks, and
+//     on channels, as in package time. [TimingWheel.Ticks] returns an iterator over ticks, and
 //     [TimingWheel.Sleep] takes a context.
 //   - [TimingWheel.WithTimeout] and [TimingWheel.WithDeadline] make contexts, as in package
 //     context.
@@ -44,24 +44,24 @@
 //   - Up to a tick late: a deadline is rounded up to a tick. Unless the machine is overloaded, the
 //     callback then starts as soon as the operating system and the Go scheduler have woken a
 //     goroutine. Distant deadlines are as precise as near ones.
-//   - Exactly once: for each timer exactly one of these happens: its callback runs once, Stop
-//     returns true, or the wheel is stopped. The results of Stop and Reschedule are exact, even if
-//     they race with the expiry.
-//   - Callbacks hold no lock and may call everything in this package. With the default executor no
-//     other timer waits for a callback that blocks.
-//   - Arming, Stop and Reschedule are O(1) amortised and wait for no callback.
+//   - Exactly once: each timer ends in exactly one way: its callback runs once, Stop returns true,
+//     or the wheel is stopped. The results of Stop and Reschedule are exact, even if they race with
+//     the expiry.
+//   - No lock is held while a callback runs, so a callback may call anything in this package. With
+//     the default executor, a callback that blocks delays no other timer.
+//   - Arming, Stop and Reschedule are O(1) amortised and never wait for a callback.
 //   - A panic in a callback crashes the program unless [Options.OnPanic] is set.
-//   - A handle of a timer that has ended never affects another timer, although the wheel reuses the
-//     memory.
+//   - The handle of a timer that has ended never affects another timer, even though the wheel
+//     reuses the memory.
 //
 // # Durations and times
 //
 // A timer with a zero or negative duration, or a time that has passed, is due immediately. A
-// duration beyond the clock's range, at most 292 years, never passes. A time with a monotonic
-// reading is used as it is. A time without one, a wall-clock time, is converted once, by the call:
-// later steps of the wall clock move no timer. While a machine is suspended, Linux's monotonic
-// clock stops, and timers are late by that time. Only the runs of a plan follow the wall clock, if
-// its [Scheduler] returns wall-clock times.
+// duration beyond the clock's range (at most 292 years) never passes. A time with a monotonic
+// reading is used as is. A time without one is a wall-clock time. The call converts it once, so
+// later steps of the wall clock do not move the timer. While a machine is suspended, Linux's
+// monotonic clock stops, so timers are late by the length of the suspension. Only plans follow the
+// wall clock, and only if their [Scheduler] returns wall-clock times.
 //
 // # Concurrency
 //
@@ -69,14 +69,14 @@
 // documentation says otherwise. Timers with the same deadline run in no particular order, except in
 // Manual mode with one shard, where they run in the order of arming and Reschedule.
 //
-// [TimingWheel.Stop] may be called concurrently with all other calls. On a stopped wheel nothing
-// can be armed, and every call returns promptly.
+// [TimingWheel.Stop] may be called concurrently with any other call. On a stopped wheel nothing can
+// be armed, and every call returns promptly.
 //
 // # When not to use it
 //
 //   - For a handful of timers, use [time.AfterFunc].
 //   - For callbacks that must start within a tick of their deadlines, use [time.AfterFunc]. The
-//     tick is 1 ms by default and 50 µs at least.
+//     tick is 1 ms by default and at least 50 µs.
 //   - For timers that must outlive the process, use module durable of this repository.
 //   - For timers that must follow steps of the wall clock within less than a minute, compare times
 //     with [time.Now]. Plans follow a forward step within a minute: see [Scheduler].
@@ -235,8 +235,9 @@ func (w *common) close(method string) {
 
 // Default returns the wheel that the whole process shares. The first call to Default, or to a
 // package-level function such as [AfterFunc], makes the wheel with the zero [Options], unless
-// [SetDefault] was called before. Its Stop, Shutdown and Flush panic, because other packages rely
-// on it. Do not use it in a testing/synctest bubble: make a wheel in the bubble instead.
+// [SetDefault] was called before. The wheel's Stop, Shutdown and Flush panic, because other
+// packages rely on it. Do not use Default in a testing/synctest bubble: make a wheel in the bubble
+// instead.
 func Default() *TimingWheel {
 	if tw := defaultWheel.Load(); tw != nil {
 		return tw
@@ -258,10 +259,10 @@ func makeDefault() *TimingWheel {
 	return tw
 }
 
-// SetDefault makes tw the wheel of [Default]. Timers that are pending on tw stay. Call SetDefault
-// at the start of main. It panics if Default or a package-level function was used before, if
-// SetDefault was called before, or if tw is nil, Manual or stopped. After a panic the default wheel
-// is unchanged.
+// SetDefault makes tw the wheel of [Default]. Timers that are pending on tw stay pending. Call
+// SetDefault at the start of main. SetDefault panics if Default or a package-level function was
+// used before, if SetDefault was called before, or if tw is nil, Manual or stopped. After a panic
+// the default wheel is unchanged.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault with a nil wheel; it must be running")
@@ -296,11 +297,11 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // AfterFunc runs f once, d from now or up to one tick later, and never earlier. It returns a handle
 // that can stop or reschedule the timer. [Options.Executor] decides on which goroutine f runs. If d
 // is zero or negative, f starts immediately, on another goroutine and possibly before AfterFunc
-// returns. In Manual mode f runs in the next [TimingWheel.Advance]. A d beyond the clock's range of
-// 2^44 ticks, at most 292 years after New, never passes.
+// returns. In Manual mode f runs in the next [TimingWheel.Advance] instead. A d beyond the clock's
+// range of 2^44 ticks, at most 292 years after New, never passes.
 //
-// On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil, and
-// if a shard already has 2^29 timers. It is O(1) amortised, waits for no callback, and as a rule
+// On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil or if
+// a shard already has 2^29 timers. It is O(1) amortised, never waits for a callback, and usually
 // allocates nothing.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
@@ -310,8 +311,8 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 }
 
 // AtFunc runs f once, at t or up to one tick later, and never earlier. If t has passed or is the
-// zero time, f starts immediately. A t with a monotonic reading is used as it is. For a t without
-// one, such as a date, AtFunc reads the wall clock once: later steps of the wall clock do not move
+// zero time, f starts immediately. A t with a monotonic reading is used as is. For a t without one,
+// such as a date, AtFunc reads the wall clock once, so later steps of the wall clock do not move
 // the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
@@ -345,13 +346,13 @@ func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 // wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of the writer. O(samples).
 func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
-// Flush claims all timers that are pending at the call, so that their callbacks run now, and
-// returns their number. From then on their Stop methods return false, Len does not count them, and
-// [Stats].Due does until their callbacks start. A timer that another goroutine arms during the call
-// may be included. Callbacks run in no particular order. Flush does not wait for them, except in
-// Manual mode with [Inline], where it runs them. The wheel's Stop discards what has not started. A
-// plan runs once and continues. On a stopped wheel Flush returns 0. It panics on the wheel of
-// [Default]. O(memory of the wheel).
+// Flush claims all timers that are pending when it is called, so that their callbacks run now, and
+// returns the number of these timers. Stop then returns false for them. Len no longer counts them,
+// and [Stats].Due counts them until their callbacks start. A timer that another goroutine arms
+// during the call may be included. Callbacks run in no particular order. Flush does not wait for
+// them, except in Manual mode with [Inline], where it runs them. The wheel's Stop discards
+// callbacks that have not started. A plan runs once and continues. On a stopped wheel Flush returns
+// 0. It panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.mustNotBeDefault("Flush")
 	return tw.engine.flush()
@@ -408,13 +409,13 @@ func (s *shard) flush() (timers []Timer, n int) {
 	return timers, n
 }
 
-// Stop stops the wheel and discards its pending timers. Timers of the runtime keep the deadlines of
-// contexts and of connections of package wheelnet. No callback starts once Stop has returned. Stop
-// does not wait for callbacks that have started; see [TimingWheel.Shutdown]. Afterwards nothing can
-// be armed: the calls return the zero Timer, the methods of handles return false, and Len returns
-// 0.
+// Stop stops the wheel and discards its pending timers. Timers of the runtime take over the
+// deadlines of contexts and of package wheelnet's connections. No callback starts once Stop has
+// returned. Stop does not wait for callbacks that have started; see [TimingWheel.Shutdown].
+// Afterwards nothing can be armed: calls that arm a timer return the zero Timer, the methods of
+// handles return false, and Len returns 0.
 //
-// Stop may be called by a callback, more than once, and concurrently with all other calls. It
+// Stop may be called from a callback, more than once, and concurrently with any other call. It
 // panics on the wheel of [Default]. O(memory of the wheel).
 func (w *common) Stop() {
 	w.close("Stop")
@@ -424,27 +425,27 @@ func (w *common) Stop() {
 // Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call to
 // Executor.Go is under way, and returns nil. If ctx ends first, Shutdown returns ctx.Err(), and
 // callbacks may still be running. A callback that calls Shutdown waits for itself until ctx ends.
-// Shutdown may be called more than once. It panics on the wheel of [Default], and if ctx is nil.
+// Shutdown may be called more than once. It panics on the wheel of [Default] and if ctx is nil.
 func (w *common) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx, "Shutdown")
 	w.close("Shutdown")
 	return w.engine.shutdown(ctx)
 }
 
-// Now returns the time on the wheel's clock: the time of [New] plus what has passed on the
-// monotonic clock. Steps of the wall clock since New do not move it. In Manual mode Now returns the
+// Now returns the time on the wheel's clock: the time of [New] plus the time that has passed since
+// on the monotonic clock. Steps of the wall clock do not affect it. In Manual mode Now returns the
 // time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
 func (w *common) Now() time.Time { return w.engine.config.TimeAt(w.engine.config.Read()) }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
-// order of their ticks. If now is before the clock, the clock stays. Advance returns the number of
-// callbacks, or of payloads of [Timeouts], that it ran, or that it handed to an [Executor] other
-// than [Inline]. Timers that these callbacks arm run in a later Advance, even if they are due
+// order of their ticks. If now is before the clock's time, the clock does not move. Advance returns
+// the number of callbacks, or of payloads of [Timeouts], that it ran or handed to an [Executor]
+// other than [Inline]. Timers that these callbacks arm run in a later Advance, even if they are due
 // immediately. A plan runs at most once in an Advance.
 //
 // If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
-// Advance. On a stopped wheel Advance returns 0 and the clock stays. Advance panics if the wheel is
-// not Manual, and if another Advance is under way, for example if a callback calls it.
+// Advance. On a stopped wheel Advance returns 0 and does not move the clock. Advance panics if the
+// wheel is not Manual or if another Advance is under way, for example if a callback calls Advance.
 func (w *common) Advance(now time.Time) int { return w.engine.advanceTo(now) }
 
 // Next returns the time at which the wheel has to look at its timers next. That time is not later
