@@ -1,12 +1,12 @@
 // Package callwatch has values for [timingwheel.Options.Around]. A [Slow] counts and reports slow
-// callbacks, including those that hang. [Labels] labels the samples of profiles with callbacks.
+// callbacks, including those that hang. [Labels] labels profile samples with the running callback.
 //
 //	slow := callwatch.NewSlow(200*time.Millisecond, func(r callwatch.Report) {
 //		slog.Warn("slow timer", "callback", r)
 //	})
 //	tw, err := timingwheel.New(timingwheel.Options{Around: slow.Around})
 //
-// A function combines the two:
+// To use both, combine them in a function:
 //
 //	labels := callwatch.Labels(context.Background())
 //	opts.Around = func(c timingwheel.Call, run func()) {
@@ -28,11 +28,11 @@ import (
 )
 
 // Slow counts and reports the callbacks, or batches, that take long. Make one with [NewSlow]. One
-// Slow may serve several wheels. It measures by the machine's clock, even if a wheel is Manual.
+// Slow may serve several wheels. It uses the machine's clock, even if a wheel is Manual.
 //
-// Each call that is under way is a timer on a wheel of the Slow: a call is slow if its timer
-// expires. So a call costs about as much as arming and stopping a timer, and an idle Slow has no
-// goroutine.
+// A Slow has its own wheel, with a timer for each call that is under way: a call is slow if its
+// timer expires. So each call costs about as much as arming and stopping a timer, and an idle Slow
+// has no goroutine.
 type Slow struct {
 	after  time.Duration
 	report func(Report) // nil: slow calls are only counted
@@ -55,17 +55,18 @@ type call struct {
 	ended bool
 }
 
-// NewSlow returns a Slow for calls that take the duration after or longer. report is called once
-// for a slow call that is still running, up to an eighth of after or 1 ms later, and once when the
-// call has returned, panicked or exited. If the call ends during the first report, the two reports
-// may overlap. A nil report means that slow calls are only counted.
+// NewSlow returns a Slow for calls that take at least the duration after. For such a call, report
+// is called up to an eighth of after (or 1 ms) later if the call is still running, and in any case
+// once the call has returned, panicked or exited. If the call ends during the first report, the two
+// reports may overlap. A nil report means that slow calls are only counted.
 //
 // No lock is held when report is called, and several goroutines may call it at the same time. The
-// first report comes on a goroutine of the Slow, one after the other for calls that became slow
-// together. The second comes on the goroutine of the callback, before the callback counts as
-// ended, and so before [timingwheel.TimingWheel.Shutdown] returns.
+// first report comes on a goroutine of the Slow, where calls that became slow together are reported
+// one after the other. The second comes on the goroutine of the callback, before the callback
+// counts as ended, and so before [timingwheel.TimingWheel.Shutdown] returns.
 //
-// NewSlow panics if after is not positive. In a testing/synctest bubble, call NewSlow inside.
+// NewSlow panics if after is not positive. In a testing/synctest bubble, call NewSlow inside the
+// bubble.
 func NewSlow(after time.Duration, report func(Report)) *Slow {
 	if after <= 0 {
 		panic(fmt.Sprintf("callwatch: NewSlow: after is %v; it must be positive", after))
@@ -168,8 +169,8 @@ func (r Report) LogValue() slog.Value {
 
 // Labels returns a value for [timingwheel.Options.Around]. While a callback runs, its goroutine has
 // the labels of ctx, for package runtime/pprof, and two more: "timingwheel" is the name of the
-// wheel, and "callback" the function. Goroutines that the callback starts inherit them. Afterwards
-// the goroutine has the labels of ctx, because Go cannot read those that it had before.
+// wheel, and "callback" the function. Goroutines that the callback starts inherit these labels.
+// Afterwards the goroutine has the labels of ctx, because Go cannot read its earlier labels.
 func Labels(ctx context.Context) func(c timingwheel.Call, run func()) {
 	var sets sync.Map // Call without Payloads → context.Context; a program has few callbacks
 	return func(c timingwheel.Call, run func()) {

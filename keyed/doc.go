@@ -27,9 +27,9 @@
 // A key is present from the Set or Store that adds it until a Delete or an expiry removes it. The
 // calls for one key are linearizable: they behave as if they happened one after the other.
 //
-//   - A Set that returned true ends in exactly one way: the key is reported to the expire function
-//     once, or one Delete returns true, or the set is stopped. A value that was stored in a Map
-//     ends in exactly one way: it is reported once, deleted, replaced, or discarded by Stop.
+//   - A key that Set has added ends in exactly one way: it is reported to the expire function once,
+//     one Delete returns true, or the set is stopped. A value that was stored in a Map ends in
+//     exactly one way: it is reported once, deleted, replaced, or discarded by Stop.
 //   - A key is removed before the expire function sees it. The function may set the key again.
 //   - A Delete that returned true prevented the report. A Delete that returned false found no such
 //     key, or came too late.
@@ -43,8 +43,8 @@
 //
 // # Cost
 //
-// Touch and Set of a present key, and Beat, make one lock-free lookup and one
-// [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once. The
+// For a present key, Beat and the Set and Touch methods of Keys each make one lock-free lookup and
+// one [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once. The
 // Touch method of a Map takes the lock of the key's bucket, which the key shares with a few others.
 // None of these calls allocates, and neither does expiry. A new key, and each Store, takes one
 // allocation in the map. If K contains no pointers, the garbage collector does not scan the wheel.
@@ -55,8 +55,8 @@
 // Keys are compared with ==, as in a Go map. A key that is not equal to itself, such as a NaN or a
 // struct that contains one, could never be found again: Set and Store panic, and all other calls
 // find nothing. If K is an interface type, every call with a key whose dynamic type is not
-// comparable panics, as a Go map does. A new key panics if a shard of the wheel has 2^29 keys; the
-// program must not continue then, because the key's bucket stays locked.
+// comparable panics, as a Go map does. Adding a key panics if a shard of the wheel already has 2^29
+// keys. The program must not continue then, because the key's bucket stays locked.
 //
 // # Testing
 //

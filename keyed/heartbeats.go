@@ -15,18 +15,18 @@ import (
 var ErrBadTimeout = errors.New("keyed: bad timeout")
 
 // Heartbeats detects members that have stopped sending heartbeats. All members have the same
-// timeout, and each beat restarts it. A member is a key that beats and has been neither removed by
-// [Heartbeats.Leave] nor reported. Make a Heartbeats with [NewHeartbeats]. All methods may be
-// called at any time from any goroutine, including from the expire function.
+// timeout, and each beat restarts it. A member is a key that has beaten and has since been neither
+// removed by [Heartbeats.Leave] nor reported. Make a Heartbeats with [NewHeartbeats]. All methods
+// may be called at any time from any goroutine, including from the expire function.
 type Heartbeats[K comparable] struct {
 	// Grace gives members time to be heard after the wheel was late. If the process was stopped or
-	// got no processor, beats of live members may still wait in its sockets. When the wheel runs
-	// more than a quarter of the timeout late, no member is reported until Grace has passed. A
-	// wheel that is always that late reports no member. Grace must be set before the first Beat.
-	// Zero, the default, and negative values mean no grace.
+	// got no processor, beats of live members may still wait in its sockets. If the wheel runs more
+	// than a quarter of the timeout late, no member is reported until Grace has passed. A wheel
+	// that is always that late reports no member. Grace must be set before the first Beat. Zero,
+	// the default, and negative values mean no grace.
 	//
 	// With Grace the wheel wakes four more times per timeout while there are members, and these
-	// timers count in Stats and Advance. In Manual mode, a step of Advance can be late too.
+	// timers count in Stats and Advance. In Manual mode, a large step of Advance counts as late.
 	Grace time.Duration
 
 	*table[K, struct{}]
@@ -40,8 +40,8 @@ type Heartbeats[K comparable] struct {
 }
 
 // NewHeartbeats returns a running set without members. A member that has not beaten for the
-// timeout, or up to one tick longer, is removed and passed to expire, see [New]. If timeout is zero
-// or negative, the error wraps [ErrBadTimeout]. Other errors are the same as for [timingwheel.New].
+// timeout, or up to one tick longer, is removed and passed to expire: see [New]. If timeout is zero
+// or negative, the error wraps [ErrBadTimeout]. Other errors come from [timingwheel.New].
 // NewHeartbeats panics if expire is nil.
 func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration, expire func(keys []K)) (*Heartbeats[K], error) {
 	if expire == nil {
@@ -65,10 +65,10 @@ func checkTimeout(timeout time.Duration) error {
 	return nil
 }
 
-// Beat restarts the timeout of key. It adds key if key is not a member, and reports whether it did:
-// key is new, has left, or was reported since its last heartbeat. Beat is [Keys.Set]: a heartbeat
-// that comes after the deadline, but before the wheel has removed the member, is in time. After
-// Stop, Beat returns false and does nothing. For a member it allocates nothing. O(1).
+// Beat restarts the timeout of key. If key is not a member, because it is new, has left or was
+// reported, Beat adds it. Beat reports whether it added key. As with [Keys.Set], a heartbeat that
+// comes after the deadline, but before the wheel has removed the member, is in time. After Stop,
+// Beat returns false and does nothing. For a member it allocates nothing. O(1).
 func (h *Heartbeats[K]) Beat(key K) bool {
 	added := h.keys.Set(key, h.timeout)
 	if added && h.Grace > 0 {
@@ -86,12 +86,11 @@ func (h *Heartbeats[K]) Touch(key K) bool { return h.keys.Touch(key, h.timeout) 
 // See [Keys.Delete].
 func (h *Heartbeats[K]) Leave(key K) bool { return h.keys.Delete(key) }
 
-// Alive reports whether key is a member: it has beaten, and has neither left nor been reported. See
-// [Keys.Has].
+// Alive reports whether key is a member. See [Keys.Has].
 func (h *Heartbeats[K]) Alive(key K) bool { return h.keys.Has(key) }
 
 // Deadline returns the time, rounded up to a tick, at which key is reported unless it beats first.
-// It returns the zero time and false if key is not a member or its timer is claimed. See
+// It returns the zero time and false if key is not a member or the wheel has claimed its timer. See
 // [Keys.Deadline].
 func (h *Heartbeats[K]) Deadline(key K) (time.Time, bool) { return h.keys.Deadline(key) }
 

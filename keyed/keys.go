@@ -21,11 +21,11 @@ type Keys[K comparable] struct {
 	expire func(keys []K)
 }
 
-// New returns a running set without keys. No goroutine runs while the set is empty. Errors are
-// the same as for [timingwheel.New]. New panics if expire is nil.
+// New returns a running set without keys. No goroutine runs while the set is empty. Its errors come
+// from [timingwheel.New]. New panics if expire is nil.
 //
 // Keys whose deadline has passed are removed and then passed to expire, in batches of 1 to 256
-// keys. A batch is never delayed in order to fill. The slice is valid only during the call.
+// keys. A batch is never delayed to fill it. The slice is valid only during the call.
 // [timingwheel.Options.Executor] determines where expire runs. Several calls may run concurrently,
 // and no lock is held. A panic or runtime.Goexit in expire loses at most the rest of its slice.
 // [timingwheel.Options.OnPanic] applies.
@@ -40,9 +40,9 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 	return k, nil
 }
 
-// Set has key expire d from now, or up to one tick later, but never earlier. If key is absent, Set
-// adds it. If key is present, Set replaces its deadline. Set reports whether it added key. With a
-// zero or negative d the key expires immediately. With a d beyond the range of the clock it never
+// Set makes key expire d from now, or up to one tick later, but never earlier. If key is absent,
+// Set adds it. If key is present, Set replaces its deadline. Set reports whether it added key. If d
+// is zero or negative, key expires immediately. If d is beyond the range of the clock, key never
 // expires.
 //
 // A Set that runs at the same time as the expiry of key either comes first or comes second. If it
@@ -50,8 +50,8 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 // second, it adds key again and returns true, and key is reported twice, once per call to Set.
 // After Stop, Set returns false and does nothing. Set panics if key is not equal to itself (NaN).
 //
-// For a present key Set costs as much as Touch. A new key takes one allocation and O(1) amortised,
-// because the map grows.
+// For a present key Set costs as much as Touch. Adding a key takes one allocation and is O(1)
+// amortised, because the map grows.
 func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -64,8 +64,8 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	return k.setSlow(entries, key, expiry{after: d})
 }
 
-// SetAt is [Keys.Set] with a point in time instead of a duration. With a t in the past the key
-// expires immediately. See [timingwheel.TimingWheel.AtFunc] for times on the wall clock.
+// SetAt is [Keys.Set] with a point in time instead of a duration. If t has passed, key expires
+// immediately. A wall-clock time is converted as by [timingwheel.TimingWheel.AtFunc].
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -79,7 +79,7 @@ func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 }
 
 // Touch moves the deadline of a present key to d from now and reports whether key is present. If
-// key is absent, Touch does nothing. With a zero or negative d the key expires immediately.
+// key is absent, Touch does nothing. If d is zero or negative, key expires immediately.
 //
 // A call to Touch that runs at the same time as the expiry of key either comes first, and then key
 // is not reported before its new deadline, or returns false. After Stop, Touch returns false. Touch
@@ -97,8 +97,8 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 	return e.timer.Reschedule(d) || k.touchSlow(entries, key, expiry{after: d})
 }
 
-// TouchAt is [Keys.Touch] with a point in time instead of a duration. With a t in the past the key
-// expires immediately. See [timingwheel.TimingWheel.AtFunc] for times on the wall clock.
+// TouchAt is [Keys.Touch] with a point in time instead of a duration. If t has passed, key expires
+// immediately. A wall-clock time is converted as by [timingwheel.TimingWheel.AtFunc].
 func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -112,9 +112,9 @@ func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 }
 
 // Delete removes key and reports whether it did. If so, key is not reported unless it is set again.
-// Delete returns false if key is absent: it was never set, was deleted, or has been removed for the
-// expire function. If several goroutines delete a key concurrently, exactly one call returns true.
-// After Stop, Delete returns false. O(1) amortised. The memory of a key and its timer is released
+// Delete returns false if key was never set, was deleted, or has been removed for the expire
+// function. If several goroutines delete a key concurrently, exactly one call returns true. After
+// Stop, Delete returns false. O(1) amortised. The memory of a key and its timer is released
 // immediately, and the memory of the map's table once most of its keys are gone.
 func (k *Keys[K]) Delete(key K) bool {
 	entries := k.entries.Load()
@@ -128,7 +128,7 @@ func (k *Keys[K]) Delete(key K) bool {
 	return present
 }
 
-// Has reports whether key is present: it was set, and neither deleted nor removed for the expire
+// Has reports whether key is present, that is, set and neither deleted nor removed for the expire
 // function. After Stop, Has returns false. O(1), lock-free.
 func (k *Keys[K]) Has(key K) bool {
 	entries := k.entries.Load()

@@ -42,15 +42,14 @@ type timed[V any] struct {
 
 // NewMap returns a running map without entries. No goroutine runs while the map is empty. An entry
 // expires ttl after it was stored or touched, or up to one tick later, but never earlier. With a
-// ttl of math.MaxInt64 entries never expire. If ttl is zero or negative, the error wraps
-// [ErrBadTimeout]. Other errors are the same as for [timingwheel.New].
+// ttl of math.MaxInt64, entries never expire. If ttl is zero or negative, the error wraps
+// [ErrBadTimeout]. Other errors come from [timingwheel.New].
 //
-// NewMap accepts a nil expire. Otherwise expire is called once per expired entry, after the entry
-// has been removed from the map. [timingwheel.Options.Executor] determines where expire runs.
-// Several calls may run concurrently, and no lock is held. Entries that expire together are
-// reported one after the other in batches of at most 256. A call that blocks delays only the rest
-// of its batch. A panic or runtime.Goexit in expire loses no other entry.
-// [timingwheel.Options.OnPanic] applies.
+// expire may be nil. Otherwise it is called once per expired entry, after the entry has been
+// removed from the map. [timingwheel.Options.Executor] determines where expire runs. Several calls
+// may run concurrently, and no lock is held. Entries that expire together are reported one after
+// the other in batches of at most 256. A call that blocks delays only the rest of its batch. A
+// panic or runtime.Goexit in expire loses no other entry. [timingwheel.Options.OnPanic] applies.
 func NewMap[K comparable, V any](opts timingwheel.Options, ttl time.Duration, expire func(key K, value V)) (*Map[K, V], error) {
 	if err := checkTimeout(ttl); err != nil {
 		return nil, err
@@ -75,8 +74,8 @@ func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([
 	return nil
 }
 
-// TTL returns the time to live that was passed to NewMap. Entries of [Map.StoreFor] have their own
-// ttl.
+// TTL returns the time to live that was passed to NewMap. Entries that [Map.StoreFor] stores have
+// their own ttl.
 func (m *Map[K, V]) TTL() time.Duration { return m.ttl }
 
 // Load returns the value of key, and true if there is an entry. Load does not extend the entry's
@@ -94,19 +93,19 @@ func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 	return e.value.value, ok
 }
 
-// Store sets the value of key and lets the entry expire after the ttl of the map. If key is
-// present, Store replaces its value and its ttl and does not call the expire function. After Stop,
-// Store does nothing. Store panics if key is not equal to itself (NaN). Each call makes one
-// allocation. O(1) amortised, because the map grows.
+// Store sets the value of key and makes the entry expire after the map's ttl. If key is present,
+// Store replaces its value and its ttl and does not call the expire function. After Stop, Store
+// does nothing. Store panics if key is not equal to itself (NaN). Each call makes one allocation.
+// O(1) amortised, because the map grows.
 func (m *Map[K, V]) Store(key K, value V) { m.swap(key, value, m.ttl) }
 
-// StoreFor is [Map.Store] with a time to live for this entry. [Map.Touch] applies the same ttl
-// again. An entry with a zero or negative ttl expires immediately: it is passed to the expire
+// StoreFor is [Map.Store] with a separate time to live for this entry. [Map.Touch] applies the same
+// ttl again. An entry with a zero or negative ttl expires immediately: it is passed to the expire
 // function, and no call ever finds it. With math.MaxInt64 the entry never expires.
 func (m *Map[K, V]) StoreFor(key K, value V, ttl time.Duration) { m.swap(key, value, ttl) }
 
-// Swap is [Map.Store] and returns the value that it replaced. The result loaded reports whether
-// there was one. After Stop, Swap stores nothing and returns false.
+// Swap is [Map.Store] and also returns the value that it replaced. loaded reports whether there was
+// one. After Stop, Swap stores nothing and returns false.
 func (m *Map[K, V]) Swap(key K, value V) (previous V, loaded bool) { return m.swap(key, value, m.ttl) }
 
 func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded bool) {
@@ -154,11 +153,11 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	return actual, loaded
 }
 
-// Touch restarts the time to live of the entry of key and reports whether there is one: the entry
-// now expires ttl from now, with the ttl with which it was stored. If there is no entry, Touch does
-// nothing. A call to Touch that runs at the same time as the expiry of the entry either comes
-// first, and then the entry stays, or returns false. After Stop, Touch returns false. It allocates
-// nothing and reads the clock once. O(1).
+// Touch restarts the time to live of the entry of key and reports whether there is one. The entry
+// then expires after the ttl with which it was stored, counted from now. If there is no entry,
+// Touch does nothing. A call to Touch that runs at the same time as the expiry of the entry either
+// comes first, and then the entry stays, or returns false. After Stop, Touch returns false. It
+// allocates nothing and reads the clock once. O(1).
 func (m *Map[K, V]) Touch(key K) (touched bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -176,17 +175,17 @@ func (m *Map[K, V]) Touch(key K) (touched bool) {
 	return touched
 }
 
-// Delete removes the entry of key and reports whether it did: the expire function is then not
-// called for it. If there is no entry, or its deadline has passed, Delete returns false. If several
-// goroutines delete an entry concurrently, exactly one call returns true. After Stop, Delete
-// returns false. O(1) amortised. The memory of an entry is released immediately, and the memory of
-// the map's table once most of its entries are gone.
+// Delete removes the entry of key and reports whether it did. If so, the expire function is not
+// called for the entry. If there is no entry, or its deadline has passed, Delete returns false. If
+// several goroutines delete an entry concurrently, exactly one call returns true. After Stop,
+// Delete returns false. O(1) amortised. The memory of an entry is released immediately, and the
+// memory of the map's table once most of its entries are gone.
 func (m *Map[K, V]) Delete(key K) bool {
 	_, deleted := m.LoadAndDelete(key)
 	return deleted
 }
 
-// LoadAndDelete is [Map.Delete] and returns the value that it removed.
+// LoadAndDelete is [Map.Delete] and also returns the value that it removed.
 func (m *Map[K, V]) LoadAndDelete(key K) (value V, loaded bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -250,7 +249,7 @@ func (m *Map[K, V]) Expired() int {
 	return m.expired.len()
 }
 
-// Stats returns a snapshot of the wheel's counters with the number of [Map.Expired]. Fired counts
+// Stats returns a snapshot of the wheel's counters and the result of [Map.Expired]. Fired counts
 // every claimed timer, including timers of keys that were stored, touched or deleted right
 // afterwards and therefore not reported. Bytes does not include the map.
 func (m *Map[K, V]) Stats() timingwheel.Stats {

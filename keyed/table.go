@@ -149,9 +149,9 @@ func (t *table[K, V]) mustBeInitialized() {
 // deadline has passed counts until the wheel or another call finds it. The result is exact if no
 // key is added or removed during the call, and is never negative. Len adds at most 32 counters.
 //
-// The counters change right after a key was added or removed. During concurrent changes Len may
-// therefore omit a key that another goroutine deletes right after a Set, and count a key twice that
-// is added again right after it was removed.
+// The counters change right after a key is added or removed. During concurrent changes Len may
+// therefore omit a key that another goroutine deletes right after a Set, and may count twice a key
+// that is added again right after its removal.
 func (t *table[K, V]) Len() int {
 	entries := t.entries.Load()
 	if entries == nil {
@@ -163,8 +163,8 @@ func (t *table[K, V]) Len() int {
 // Stop discards all keys without reporting them and stops the wheel. Stop does not wait for calls
 // to the expire function: calls that have begun continue, and keys that have been removed for a
 // call that is about to begin are still reported. No key is removed after Stop has returned. Stop
-// is idempotent and may be called from the expire function. After Stop every method returns
-// immediately and finds no key. O(shards).
+// is idempotent and may be called from the expire function. After Stop every method but Shutdown
+// returns immediately, and none finds a key. O(shards).
 func (t *table[K, V]) Stop() {
 	t.mustBeInitialized()
 	t.entries.Store(nil) // before the wheel stops, see the proof above
@@ -172,8 +172,8 @@ func (t *table[K, V]) Stop() {
 }
 
 // Shutdown calls Stop and then waits until no call to the expire function runs. It returns nil, or
-// ctx's error if ctx ends first. A Shutdown inside the expire function waits for its own caller
-// until ctx ends. Shutdown may be called again, and after Stop. If ctx is nil, it panics and stops
+// ctx's error if ctx ends first. If the expire function calls Shutdown, it waits for itself until
+// ctx ends. Shutdown may be called again, and after Stop. If ctx is nil, Shutdown panics and stops
 // nothing.
 func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
@@ -183,16 +183,16 @@ func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	return t.wheel.Shutdown(ctx)
 }
 
-// String returns the wheel's name and the numbers of pending timers and of levels, see
+// String returns the wheel's name and the numbers of pending timers and of levels: see
 // [timingwheel.TimingWheel.String].
 func (t *table[K, V]) String() string { return t.wheel.String() }
 
-// Stats returns a snapshot of the wheel's counters, see [timingwheel.Stats]. Fired counts every
+// Stats returns a snapshot of the wheel's counters: see [timingwheel.Stats]. Fired counts every
 // claimed timer, including timers of keys that were set, touched or deleted right afterwards and
 // therefore not reported. Bytes does not include the map.
 func (t *table[K, V]) Stats() timingwheel.Stats { return t.wheel.Stats() }
 
-// WriteProfile writes a profile of the keys' timers to w, see
+// WriteProfile writes a profile of the keys' timers to w: see
 // [timingwheel.TimingWheel.WriteProfile].
 func (t *table[K, V]) WriteProfile(w io.Writer) error { return t.wheel.WriteProfile(w) }
 
@@ -209,12 +209,12 @@ func init() {
 	}
 }
 
-// Now returns the time of the wheel's clock, see [timingwheel.TimingWheel.Now].
+// Now returns the time of the wheel's clock: see [timingwheel.TimingWheel.Now].
 func (t *table[K, V]) Now() time.Time { return t.wheel.Now() }
 
-// Advance moves the clock of a set in Manual mode to now and reports the keys that are due, see
+// Advance moves the clock of a set in Manual mode to now and reports the keys that are due: see
 // [timingwheel.TimingWheel.Advance]. It returns the number of timers that it claimed or handed to
-// the executor. That is the number of expired keys, unless other goroutines deleted or touched some
+// the executor, which is the number of expired keys unless other goroutines deleted or touched some
 // of them meanwhile. Advance never moves the clock back. It panics if the set is not in Manual
 // mode.
 func (t *table[K, V]) Advance(now time.Time) int { return t.wheel.Advance(now) }

@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/planner"
 )
 
-// Misfire is a policy for runs that were due before the previous run started, see [WithMisfire].
+// Misfire is a policy for runs that were due before the previous run started: see [WithMisfire].
 type Misfire int
 
 const (
@@ -55,7 +55,7 @@ func MaxLate(s timingwheel.Scheduler, d time.Duration) timingwheel.Scheduler {
 	return c
 }
 
-// Overlap is a policy for runs that come due during the previous run, see [WithOverlap].
+// Overlap is a policy for runs that come due during the previous run: see [WithOverlap].
 type Overlap int
 
 const (
@@ -68,8 +68,8 @@ const (
 	// waits.
 	QueueOne
 
-	// Allow starts runs although the previous run has not ended: the next run is armed before a run
-	// begins. With RunAll, all runs that have misfired start together. Allow does not affect
+	// Allow starts runs even if the previous run has not ended: before a run begins, the next run
+	// is armed. With RunAll, all runs that have misfired start together. Allow does not affect
 	// [FixedDelay] and [Backoff], which plan the next run when a run has ended. An executor that
 	// runs one callback after the other, such as [timingwheel.Inline], never runs two concurrently.
 	Allow

@@ -2,13 +2,13 @@
 // backoff, with jitter, an end, and policies for missed runs.
 //
 //	s := schedule.Aligned(15*time.Minute, time.Local) // :00, :15, :30, :45
-//	s = schedule.Jitter(s, 10*time.Second)            // so that not all programs run at once
+//	s = schedule.Jitter(s, 10*time.Second)            // so that programs do not all run together
 //	s = schedule.Limit(s, 100)
 //	tw.ScheduleFunc(s, f)
 //
-// Every function returns a [timingwheel.Scheduler], and the wrappers accept any Scheduler: also
-// [timingwheel.Every], a Schedule of github.com/robfig/cron, and a Scheduler of your own. Bad
-// arguments panic.
+// Every function returns a [timingwheel.Scheduler], and the wrappers accept any Scheduler,
+// including [timingwheel.Every], a Schedule of github.com/robfig/cron, and a Scheduler of your own.
+// Bad arguments panic.
 //
 // # Run times
 //

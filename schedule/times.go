@@ -12,9 +12,9 @@ import (
 
 // Aligned returns a Scheduler that plans a run whenever the wall clock in loc shows a multiple of
 // d: with 15 minutes at :00, :15, :30 and :45, with 24 hours at midnight, and with 7 days at
-// midnight of each Monday. Multiples are defined as for [time.Time.Truncate], but in local time:
-// they count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of one,
-// such as 7 hours, the times differ from day to day.
+// midnight on Mondays. Multiples are defined as by [time.Time.Truncate], but in local time: they
+// count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of a day, as
+// with 7 hours, the times differ from day to day.
 //
 // If the clocks are set forward and boundaries fall into the gap, one run replaces them, at the
 // time of the change. If the clocks are set back, boundaries come twice. If d is at most the time
@@ -67,9 +67,9 @@ func FixedDelay(d time.Duration) timingwheel.Scheduler {
 
 // Backoff returns a Scheduler for retries with exponential backoff. The pause before the first run
 // is first, the pause between the end of that run and the start of the second is 2×first, and so
-// on, up to max. The function calls [timingwheel.Run.Stop] when it has succeeded. Add [Jitter] to
-// spread retries and [Limit] to end them. Backoff panics if first is not positive or max is less
-// than first.
+// on, up to max. A function that has succeeded ends the plan with [timingwheel.Run.Stop]. Add
+// [Jitter] to spread retries and [Limit] to end them. Backoff panics if first is not positive or
+// max is less than first.
 func Backoff(first, max time.Duration) timingwheel.Scheduler { return BackoffBy(2, first, max) }
 
 // BackoffBy is [Backoff] with the given factor instead of 2. With a factor of 1, all pauses equal

@@ -10,9 +10,9 @@ import (
 )
 
 // Limit returns a Scheduler that plans the first n runs of s. Runs that were missed and did not
-// take place do not count. A run that [timingwheel.Timer.Reschedule] has moved counts as one. If n
-// is zero, there is no run, and ScheduleFunc returns the zero Timer. Limit panics if s is nil or n
-// is negative.
+// take place do not count. A run that [timingwheel.Timer.Reschedule] has moved counts once. If n is
+// zero, there is no run, and ScheduleFunc returns the zero Timer. Limit panics if s is nil or n is
+// negative.
 func Limit(s timingwheel.Scheduler, n int) timingwheel.Scheduler {
 	if n < 0 {
 		panic(fmt.Sprintf("schedule: Limit: n is %d; it must be zero or positive", n))
@@ -84,8 +84,8 @@ func (b *untilPlanner) Missed(missed, now time.Time) time.Time {
 // Jitter returns a Scheduler that delays each run of s by a random time from 0 to max, inclusive.
 // No run is early. Delays do not accumulate, because the next run is planned from the undelayed
 // time. max should be less than the interval of s. Otherwise a run may be due before the previous
-// one, and then counts as missed. If max is zero, no run is delayed. Jitter panics if s is nil or
-// max is negative.
+// one, and it then counts as missed. If max is zero, no run is delayed. Jitter panics if s is nil
+// or max is negative.
 func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("Jitter: max", max)
 	randomDelay := func() time.Duration { return time.Duration(rand.Uint64N(uint64(max) + 1)) }

@@ -26,5 +26,5 @@
 // second and share the result. Reading takes at most a twentieth of a processor per wheel. It holds
 // each lock of the wheel for 256 buckets at a time. A hidden page sends no requests.
 //
-// [Document] describes the JSON, and docs/operating.md the page.
+// [Document] describes the JSON, and docs/operating.md describes the page.
 package wheeldebug

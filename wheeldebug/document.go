@@ -9,12 +9,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
-// Schema is the version of the JSON. A version may gain fields. A field that is renamed, removed or
-// given another meaning comes with a new version.
+// Schema is the version of the JSON. A version may gain fields. A change that renames or removes a
+// field, or gives it another meaning, comes with a new version.
 const Schema = 1
 
-// Document is the JSON of the page: the list of wheels, and the requested wheel. Names of durations
-// end in ns and their unit is nanoseconds. Times are in RFC 3339. All other numbers are counts.
+// Document is the JSON of the page: the list of wheels, and the requested wheel. Durations are in
+// nanoseconds, and their names end in _ns. Times are in RFC 3339. All other numbers are counts.
 type Document struct {
 	Schema int     `json:"schema"`          // [Schema]
 	Error  string  `json:"error,omitempty"` // with status 404: no wheel has the requested name
@@ -64,7 +64,7 @@ type Level struct {
 	SlotNs       int64 `json:"slot_ns"`        // duration of a slot
 	Hand         int   `json:"hand"`           // the slot that contains the current time
 	Timers       int   `json:"timers"`         // the sum of Cells
-	Later        int   `json:"later"`          // on the last level, timers in later laps
+	Later        int   `json:"later"`          // on the last level, timers of later rounds
 	SlotsPerCell int   `json:"slots_per_cell"` // 1, unless the level has more than 512 slots
 	Cells        []int `json:"cells"`          // timers in each cell, beginning at the hand
 }
@@ -79,7 +79,7 @@ type Expiration struct {
 }
 
 // Lateness is the distribution of the time from the deadline of a timer to the beginning of the
-// batch in which the timer was claimed, see [timingwheel.Stats].
+// batch in which the timer was claimed: see [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
 	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds that are at most 25% too high

@@ -14,10 +14,9 @@ import (
 
 // Source is a wheel that a [Handler] reads. A *[timingwheel.TimingWheel], a *[timingwheel.Timeouts]
 // and the sets of package keyed are sources. The page shows no levels of a source of another type,
-// unless it is a struct that embeds one of the first two. The handler calls the methods on the
-// goroutine of a request, and for one wheel never concurrently. A Source may also have the method
-// WriteProfile of [timingwheel.TimingWheel.WriteProfile], which the handler may call concurrently
-// with the other methods.
+// unless that type is a struct that embeds one of the first two. The handler calls the methods on
+// the goroutines of requests, possibly concurrently. A Source may also have a method WriteProfile,
+// like [timingwheel.TimingWheel.WriteProfile].
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
@@ -35,7 +34,7 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //
 //	?                      the page
 //	?wheel=NAME            the page of that wheel; without a name, of the first wheel
-//	?format=json           the wheel as JSON, see [Document]; takes &wheel=NAME
+//	?format=json           the wheel as JSON: see [Document]; takes &wheel=NAME
 //	?format=html           the page, regardless of the Accept header
 //	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME,
 //	                       see [timingwheel.Options.ProfileRate]

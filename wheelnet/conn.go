@@ -16,9 +16,9 @@ import (
 // Otherwise the result has the methods of net.Conn. The result also has a method NetConn, which
 // returns c.
 //
-// If c does not support deadlines, like a channel of package ssh, the result passes each deadline
-// to c and returns the error of c. Conn finds this out by clearing the deadlines. A connection that
-// accepts the zero time must also accept a time in the past, or its deadlines never take effect.
+// If c, like a channel of package ssh, does not support deadlines, the result passes each deadline
+// to c and returns the error of c. Conn finds this out by clearing the deadlines. A c that accepts
+// the zero time must also accept a time in the past, or its deadlines never take effect.
 //
 // Conn panics if c or tw is nil, or if tw has the option Manual or Executor: a callback
 // that blocks could then keep a deadline from taking effect.
@@ -62,7 +62,7 @@ func mustRun(caller string, tw *timingwheel.TimingWheel) {
 
 // Listener returns a listener that accepts connections from l and wraps each of them with [Conn].
 // The result has only the methods of net.Listener: a deadline for Accept is set on l. Listener
-// panics if l or tw is nil, or for the options of tw for which Conn panics.
+// panics if l or tw is nil, or if tw has an option for which Conn panics.
 //
 // For TLS, wrap the result: tls.NewListener(wheelnet.Listener(l, tw), config).
 func Listener(l net.Listener, tw *timingwheel.TimingWheel) net.Listener {
@@ -87,7 +87,7 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Dialer is a [net.Dialer] that wraps each connection with [Conn]. The zero Dialer uses
-// [timingwheel.Default]. Dial and DialContext panic for the options of Wheel for which Conn panics.
+// [timingwheel.Default]. Dial and DialContext panic if Wheel has an option for which Conn panics.
 // The methods that Go 1.26 adds to net.Dialer, such as DialTCP, return connections of package net,
 // which do not use the wheel.
 type Dialer struct {
@@ -101,7 +101,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 }
 
 // DialContext connects to the address like [net.Dialer.DialContext]. The timeout and the deadline
-// for the connect itself come from ctx and the net.Dialer, and do not use the wheel.
+// for connecting come from ctx and the net.Dialer, and do not use the wheel.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	tw := d.Wheel
 	if tw == nil {

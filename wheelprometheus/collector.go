@@ -46,7 +46,7 @@ type Collector struct {
 }
 
 // NewCollector returns a collector without wheels. Register it once. NewCollector panics if a label
-// of [Options.ConstLabels] is "wheel", which each series has already, or not a valid label name.
+// of [Options.ConstLabels] is "wheel", which each series has already, or is not a valid label name.
 func NewCollector(opts Options) *Collector {
 	if _, taken := opts.ConstLabels[wheelLabel]; taken {
 		panic(`wheelprometheus: Options.ConstLabels has "wheel", which is the label for the name of a wheel`)

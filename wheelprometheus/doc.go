@@ -17,8 +17,8 @@
 // collector maps each bucket of the wheel to the native bucket that contains its upper bound. No
 // two buckets of the wheel map to the same native bucket, and the bounds of the native bucket are
 // 4% to 11% higher. Quantiles that Prometheus computes are therefore too high by at most this shift
-// and the width of a bucket. The bounds of the classic histogram are every fourth bound of the
-// wheel's, without a shift.
+// and the width of a bucket. The bounds of the classic histogram are every fourth of the wheel's
+// bounds, without a shift.
 //
 // # Cost
 //

@@ -26,7 +26,7 @@ import (
 
 // Clock is a Mock that moves with a Manual wheel. Make one with [New]. Add, Set and
 // WaitForAllTimers move both clocks. Do not call the wheel's Advance, which does not move the Mock.
-// All methods may be called at any time from any goroutine, except as the methods say.
+// All methods may be called at any time from any goroutine, unless documented otherwise.
 type Clock struct {
 	*clock.Mock
 	tw *timingwheel.TimingWheel

@@ -111,7 +111,7 @@ func (c *FakeClock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 // returns immediately.
 func (c *FakeClock) Sleep(d time.Duration) { <-c.After(d) }
 
-// After returns the channel of a new timer, see [FakeClock.NewTimer].
+// After returns the channel of a new timer: see [FakeClock.NewTimer].
 func (c *FakeClock) After(d time.Duration) <-chan time.Time { return c.NewTimer(d).Chan() }
 
 // NewTimer returns a timer that sends the current time on its channel once the clock has been
