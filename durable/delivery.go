@@ -105,11 +105,12 @@ func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, 
 
 // PrepareAck is for store packages. Programs call a package's AckTx instead, which acknowledges a
 // delivery in their transaction. PrepareAck returns the backend and the batch that the transaction
-// must apply. It must check that the batch has an effect, because a repeated transition may return
-// Done without one. The delivery can be prepared again, for another attempt of the transaction. The
-// error is [ErrLeaseLost] if the delivery was settled, is being settled, or has lost its lease.
+// must apply. The store package must check that the batch has an effect, because a repeated
+// transition may return Done without one. The delivery can be prepared again, for another attempt
+// of the transaction. The error is [ErrLeaseLost] if the delivery was settled, is being settled, or
+// has lost its lease.
 //
-// From then on, before the handler's result or a call settles the delivery, the consumer checks
+// After PrepareAck, before the handler's result or a call settles the delivery, the consumer checks
 // whether the transaction has committed. If it has, the delivery is over, and the call returns nil.
 // If not, the result or call has its usual effect, except that an acknowledgement releases the
 // message and returns an error, which for a handler is passed to Options.OnError.
@@ -126,14 +127,14 @@ func (d *Delivery) PrepareAck() (driver.Backend, driver.Batch, error) {
 
 // Ack acknowledges the message and removes it from the queue. [ErrLeaseLost] means that the
 // delivery was already settled, or that the lease had expired and the message was or will be
-// redelivered. After any other error, such as when the store was unreachable or ctx ended, Ack may
-// be called again. It then returns the result of the first call if that has taken effect or is
-// still in progress.
+// redelivered. After any other error, for example because the store was unreachable or ctx ended,
+// Ack may be called again. It then returns the result of the first call if that has taken effect or
+// is still in progress.
 //
 // The result is inexact in one case: the reply to an Ack was lost, and the message is gone when the
 // call is retried. Either the first call has taken effect, or another consumer has received and
-// acknowledged the message. Ack returns nil if the lease cannot have expired on this process's
-// clock, and ErrLeaseLost otherwise. The nil is wrong if, in the meantime, the store's clock was
+// acknowledged the message. Ack then returns nil if the lease cannot have expired on this process's
+// clock, and ErrLeaseLost otherwise. This nil is wrong if, in the meantime, the store's clock was
 // set forward or this machine was suspended for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{}, nil)

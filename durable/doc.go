@@ -46,10 +46,10 @@
 //	dead       kept as a dead letter                -> scheduled  replayed
 //	                                                -> removed    deleted, or dropped by a limit
 //
-// Cancel also removes a scheduled or leased message, and with [Interrupt] a firing one when its
-// delivery ends. Reschedule changes the due time of a scheduled or leased message. A message with
-// Replace set replaces a scheduled, leased or dead message. While the queue is paused,
-// no message becomes firing.
+// Cancel also removes a scheduled or leased message. With [Interrupt], it removes a firing message
+// when its delivery ends. Reschedule changes the due time of a scheduled or leased message. A
+// message with Replace set replaces a scheduled, leased or dead message with its id. While the
+// queue is paused, no message becomes firing.
 //
 // The documentation uses these terms:
 //
@@ -70,9 +70,9 @@
 // is running. A run is the delivery for one time of the series, retries included. When the run has
 // ended, the message is due at the next time of the series that lies ahead, so missed times are
 // skipped. An interval counts from the first due time. A cron expression follows the clocks of its
-// zone, as package schedule does. If the clocks are set forward past one or more times, one run
-// replaces them, at the change. If they are set back by an hour, a daily run takes place once, and
-// half-hourly runs in both hours.
+// zone, as package schedule does. If the clocks are set forward past one or more times, one run at
+// the change replaces them. If the clocks are set back by an hour, a daily run takes place once,
+// and half-hourly runs take place in both hours.
 //
 // All runs have the same id. [Delivery].Planned, the time of the run, tells them apart.
 //
@@ -85,15 +85,15 @@
 // and Cancel of a running message take effect when the run ends. A series ends at its ExpireAt.
 //
 // If the store's clock is set back by up to three hours or ten periods, whichever is longer, runs
-// keep their times, so that no run takes place twice. If it is set back further while a consumer
-// runs, the consumer plans the next run again.
+// keep their planned times, so that no run takes place twice. If it is set back further while a
+// consumer runs, the consumer plans the next run again.
 //
 // # Guarantees
 //
 //   - No lost messages. After Enqueue returns nil, the message is delivered until it is
 //     acknowledged, cancelled, dead or expired. Durability depends on the store: pebblestore calls
 //     fsync, pgstore and redisstore are as durable as the logs and replicas of their servers, and
-//     memstore loses everything with the process.
+//     memstore loses everything when the process ends.
 //   - Never early. No handler is called before the due time on the store's clock. Lateness has no
 //     bound if the consumers or the store cannot keep up.
 //   - At least once. A message may be redelivered after a crash, after the process was suspended

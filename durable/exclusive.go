@@ -11,10 +11,10 @@ import (
 )
 
 // OneAtATime returns middleware that handles messages with the same key one at a time, in all
-// consumers of the queue that use it. key returns the key of a message, for example one of its
-// headers. Messages with the key "" are not restricted. If a key has more than 250 bytes or a
-// control character, the message becomes a dead letter. Two such middlewares in one chain must not
-// have a key in common.
+// consumers of the queue that use the middleware. key returns the key of a message, for example one
+// of its headers. Messages with the key "" are not restricted. If a key has more than 250 bytes or
+// a control character, the message becomes a dead letter. Two such middlewares in one chain must
+// not have a key in common.
 //
 // A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubling up
 // to 5 s. It does not keep its place: a later message with the key may be handled before it. Each

@@ -8,11 +8,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// CancelReport has the numbers of messages that [Queue.CancelMatching] and [Queue.CancelAll]
-// return.
+// CancelReport is the result of [Queue.CancelMatching] and [Queue.CancelAll].
 type CancelReport struct {
 	Cancelled int // messages that will not be delivered
-	Firing    int // messages whose delivery has begun; if it fails, they may be redelivered
+	Firing    int // messages whose delivery has begun, and which may be redelivered if it fails
 
 	// Unreadable counts messages whose headers this version of the program cannot read. They are
 	// not cancelled, whether they match or not.
@@ -37,8 +36,8 @@ type CancelReport struct {
 // cancelled one is cancelled only if it matches as well. Messages that were enqueued with the same
 // id in the same millisecond cannot be distinguished.
 //
-// If the call fails, or ctx ends, the report has the numbers up to that point. The errors are the
-// same as from [Queue.Cancel], and name a message or a partition. Calls in progress may take effect
+// If the call fails, or ctx ends, the report has the numbers up to that point. It returns the
+// errors of [Queue.Cancel], which name a message or a partition. Calls in progress may take effect
 // and are not counted. Unreadable messages do not end the scan. If there are any, the error after
 // the scan wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable
 // is neither listed nor counted here: see [Counts].Unreadable.

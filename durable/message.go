@@ -31,9 +31,9 @@ type Message struct {
 	// message is due immediately. A due time after the year 140,000 is never reached.
 	Delay time.Duration
 
-	// At is the due time on the store's clock, rounded up to milliseconds. A message with a past
-	// time is due immediately. The zero time means that Delay applies. Enqueue returns [ErrInvalid]
-	// if both At and Delay are set.
+	// At is the due time on the store's clock, rounded up to milliseconds. If the time has passed,
+	// the message is due immediately. The zero time means that Delay applies. Enqueue returns
+	// [ErrInvalid] if both At and Delay are set.
 	At time.Time
 
 	// ExpireAt is the time on the store's clock, rounded down to milliseconds, after which the
@@ -44,8 +44,7 @@ type Message struct {
 	//
 	// Enqueue returns [ErrInvalid] if ExpireAt is not after At. ExpireAt is not compared with
 	// Delay, because only the store's clock determines when the delay ends. A message that is due
-	// after its ExpireAt expires without a delivery, as does a message that is rescheduled to a
-	// time after it.
+	// after its ExpireAt, or is rescheduled to such a time, expires without a delivery.
 	ExpireAt time.Time
 
 	// Repeat makes the message recurring: see the package documentation. It is an interval of at
@@ -54,7 +53,7 @@ type Message struct {
 	// sets the zone, which is otherwise UTC. The first run is at At or after Delay. If both are
 	// zero, it is at the first time of the series, or one interval from now if Repeat is an
 	// interval. Enqueue returns [ErrInvalid] for an expression without times or with more than 255
-	// bytes. To find the first time of a cron expression, it reads the store's clock unless a
+	// bytes. To find the first time of a cron expression, Enqueue reads the store's clock unless a
 	// recent reading is known.
 	Repeat string
 
@@ -65,7 +64,8 @@ type Message struct {
 
 	// Replace makes Enqueue replace an existing message with the same id if that message has not
 	// begun or is dead. If it has begun, Enqueue returns [ErrFiring], unless both messages are
-	// recurring: then the running delivery continues, and the new message is due at its first time.
+	// recurring. In that case the running delivery continues, and the new message is due at its
+	// first time.
 	Replace bool
 }
 

@@ -38,13 +38,14 @@ type Mux struct {
 	Kinds  map[string]Kind // by the value of the header; "" is the kind of messages without the header
 }
 
-// Kind is a kind of messages. If Timeout or Backoff is zero, [ConsumerOptions] applies.
+// Kind determines how a [Mux] handles messages of one kind. If Timeout or Backoff is zero,
+// [ConsumerOptions] applies.
 type Kind struct {
 	Handler Handler
 
 	// Timeout is the time after which the context of the handler ends, with the cause
 	// [context.DeadlineExceeded]. It should be shorter than ConsumerOptions.HandlerTimeout, after
-	// which another message is handled although the handler has not returned.
+	// which another message is handled even if the handler has not returned.
 	Timeout time.Duration
 
 	// Backoff replaces [ConsumerOptions].Backoff for errors of this handler, except panics.

@@ -48,10 +48,10 @@ type Options struct {
 	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
-	// Update makes Open change the limits of an existing queue to those that are not 0. The limits
-	// of dead letters apply immediately in a directory and in PostgreSQL. On Redis each process
-	// applies them from the next heartbeat of its consumers on. MaxBody and MaxAttempts apply to a
-	// Queue that is opened afterwards.
+	// Update makes Open change the limits of an existing queue to the limits in Options that are
+	// not 0. The limits of dead letters apply immediately in a directory and in PostgreSQL. On
+	// Redis each process applies them from the next heartbeat of its consumers on. MaxBody and
+	// MaxAttempts apply to a Queue that is opened afterwards.
 	Update bool
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
@@ -210,8 +210,8 @@ type ConsumerOptions struct {
 	// at most the larger of Rate and Concurrency. Defaults to 16,384, at most 16,777,216.
 	Prefetch int
 
-	// PrefetchBytes is the maximum total size of the bodies of these messages, shared likewise.
-	// Each partition may always have one of any size. Defaults to 64 MiB.
+	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
+	// way. Each partition may always have one of any size. Defaults to 64 MiB.
 	PrefetchBytes int
 
 	// Fallback is the maximum time between two claims from an owned partition. Together, the other

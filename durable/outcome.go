@@ -127,10 +127,10 @@ func Reject(err error) error {
 	return &outcomeError{err: text, rejected: true}
 }
 
-// Fail returns an error by which a handler makes its message due after d, instead of the delay of
-// ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts as a
-// failed attempt, even if err is nil. After the last attempt the message becomes a dead letter. The
-// returned error wraps err.
+// Fail returns an error by which a handler makes its message due after d, instead of after the
+// delay of ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts
+// as a failed attempt, even if err is nil. After the last attempt the message becomes a dead
+// letter. The returned error wraps err.
 func Fail(err error, d time.Duration) error {
 	return &outcomeError{err: cmp.Or(err, errRetry), change: driver.Change{Delay: max(0, d)}}
 }
@@ -141,19 +141,19 @@ var errRetry = errors.New("retry requested")
 // d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
 // one, and Record.Reason becomes empty. A handler that waits for something, such as the end of a
 // payment, postpones its message and checks again. If the error of Postpone, Again or AgainAt is
-// joined with another one, as by [errors.Join], the delivery has failed.
+// joined with another one, as by [errors.Join], the delivery counts as failed.
 func Postpone(d time.Duration) error {
 	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}}
 }
 
-// Again returns an error for handlers that have handled the message and want it again after d, or
-// immediately if d <= 0. The store acknowledges the message and makes it due again in one step,
-// with the same id, body and headers, and with no attempts, crashes or postponements. A message
-// with an ExpireAt is not delivered after that time.
+// Again returns an error by which a handler acknowledges its message and gets it again after d, or
+// immediately if d <= 0. The store makes both changes in one step. The message is due again with
+// the same id, body and headers, and with no attempts, crashes or postponements. A message with an
+// ExpireAt is not delivered after that time.
 func Again(d time.Duration) error { return again(driver.Change{Delay: max(0, d)}) }
 
-// AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. A past time
-// means immediately.
+// AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. If t has
+// passed, the message is due immediately.
 func AgainAt(t time.Time) error { return again(driver.Change{At: max(1, driver.InstantOf(t))}) }
 
 func again(change driver.Change) error {
@@ -161,11 +161,11 @@ func again(change driver.Change) error {
 	return &outcomeError{err: errors.New("handled, and due again"), change: change}
 }
 
-// Decline returns an error for handlers that cannot handle the message, although another version of
-// the program may, for example during a rolling upgrade. The message is postponed, for one second
-// at first and then for longer each time, up to ten minutes. The error is logged and stored as the
-// reason of the message. After 100 postponements in a row, in about 13 hours, the message becomes a
-// dead letter. Postponements by [Postpone] count too. The returned error wraps err.
+// Decline returns an error for a handler that cannot handle its message, although another version
+// of the program can, for example during a rolling upgrade. The message is postponed, for one
+// second at first and then for longer each time, up to ten minutes. The error is logged and stored
+// as the reason of the message. After 100 postponements in a row (about 13 hours), the message
+// becomes a dead letter. Postponements by [Postpone] count too. The returned error wraps err.
 func Decline(err error) error {
 	return &outcomeError{err: cmp.Or(err, errDeclined), declined: true}
 }
@@ -191,9 +191,9 @@ const (
 
 // Nack settles the delivery as if a [Handler] had returned cause. Unless [Reject] or a similar
 // function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
-// a dead letter after its last attempt. The text of cause, which may be nil, is stored with the
-// message, up to 512 bytes: see [Record]. [Kind].Backoff does not apply. Nack returns the same
-// errors as [Delivery.Ack].
+// a dead letter after its last attempt. cause may be nil. Up to 512 bytes of its text are stored
+// with the message: see [Record]. [Kind].Backoff does not apply. Nack returns the same errors as
+// [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errRetry

@@ -92,7 +92,7 @@ func checkStore(store Store) error {
 
 // Queues returns the sorted names of the queues in a store. The errors are [ErrInvalid] for a nil
 // argument, [errors.ErrUnsupported] if the store cannot list queues, and the store's errors. On
-// Redis the cost is O(n) in the keys of the servers, in small steps.
+// Redis the cost is O(n) in the number of keys on the servers, in small steps.
 func Queues(ctx context.Context, store Store) (names []string, err error) {
 	err = administer(ctx, store, "list the queues", func(l driver.Lister) error {
 		names, err = l.Queues(ctx)
@@ -105,14 +105,14 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // the queue as [Open] does, with the same errors, and returns [ErrInUse] if the queue has
 // consumers, according to their last heartbeats. The error is [ErrNoQueue] if there is no such
 // queue, [ErrInvalid] for a nil argument or a bad name, and [errors.ErrUnsupported] if the store
-// cannot delete queues. After other errors, some messages may be gone: Open then returns
+// cannot delete queues. After other errors, some messages may be gone. In that case Open returns
 // ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on a
-// server O(n) in the messages.
+// server O(n) in the number of messages.
 //
 // After the deletion, calls to an open [Queue] return ErrNoQueue. Its consumers stop claiming
 // within ConsumerOptions.Fallback, and end with ErrNoQueue after their handlers. If the queue is
-// created again, calls and the consumers that have not ended use it, or return [ErrPartitions] if
-// it has another number of partitions.
+// created again, calls and the consumers that have not ended use the new queue, or return
+// [ErrPartitions] if it has another number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
 	return administer(ctx, store, fmt.Sprintf("delete queue %q", queue), func(l driver.Lister) error {
 		config := driver.Config{Queue: queue, Existing: true}
@@ -363,10 +363,11 @@ func putAll(ctx context.Context, q *Queue, requests []putRequest) error {
 	return nil
 }
 
-// Result is the result of [Queue.Cancel], [Queue.Reschedule] and [Queue.RescheduleAt].
+// Result is the result of [Queue.Cancel], [Queue.Reschedule], [Queue.RescheduleAt] and
+// [Queue.SetRepeat].
 type Result uint8
 
-// Results of [Queue.Cancel], [Queue.Reschedule] and [Queue.RescheduleAt].
+// Results of the methods that return a [Result].
 const (
 	ResultCancelled   Result = iota + 1 // the message will not be delivered
 	ResultRescheduled                   // the message will be delivered at the new time
@@ -431,9 +432,9 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 
 // SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
 // series. If a recurring message is running, the change takes effect when the run ends, and the
-// result is [ResultRescheduled]. If repeat is empty, the due time does not change, and the next run
-// is the last one, or the current run if it has begun. The other results and errors are the same as
-// from [Queue.Reschedule]. [ErrInvalid] also means that repeat is not valid.
+// result is [ResultRescheduled]. If repeat is empty, the due time does not change, and the series
+// ends with the run that is under way, or else with the next run. Otherwise SetRepeat returns the
+// same results and errors as [Queue.Reschedule]. [ErrInvalid] also means that repeat is not valid.
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
 	if err := cmp.Or(q.checkOpen(ctx), checkID(id)); repeat != "" && err == nil {

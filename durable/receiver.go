@@ -12,8 +12,8 @@ import (
 //
 // A receiver prefetches messages for the next calls. If the context of a call ends after a message
 // has begun for it, the message is kept for the next call, and released after about 100 ms. If Take
-// is not called for ConsumerOptions.Membership, the receiver releases the messages that it has
-// prefetched. The next call claims again.
+// is not called for as long as ConsumerOptions.Membership, the receiver releases the messages that
+// it has prefetched. The next call claims again.
 type Receiver struct {
 	q    *Queue
 	opts ConsumerOptions

@@ -31,39 +31,40 @@ type Source struct {
 // Consume is [Queue.Consume] for several queues that share their handlers: at most
 // ConsumerOptions.Concurrency handlers run at a time. Every queue can use at least one of them, so
 // a queue whose handlers hang does not block the others. Any queue may use the remaining handlers.
-// While messages of several queues wait, the queue that has the fewest handlers for its weight gets
-// the next free one. The other options apply to each queue, and each queue has Concurrency
-// goroutines. If one source ends, for example because its queue is closed, Consume ends the others
-// and returns the error of the first to end.
+// While messages of several queues wait, the queue that has the fewest handlers relative to its
+// weight gets the next free one. The other options apply to each queue, and each queue has
+// Concurrency goroutines. If one source ends, for example because its queue is closed, Consume ends
+// the others and returns the error of the first to end.
 //
-// The limits of a source apply to all consumers of its queue together. All of them must set the
-// same limits and the same ConsumerOptions.Membership: [Queue.Consume] and receivers have no limits
-// and reduce the shares of the others. A message that waits for a limit has not begun. It can be
-// cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of its
-// own needs a queue of its own, because its waiting messages would delay others that are due later.
+// The limits of a source apply to all consumers of its queue together. These consumers must all set
+// the same limits and the same ConsumerOptions.Membership. [Queue.Consume] and receivers have no
+// limits, but reduce the shares of the others. A message that waits for a limit has not begun. It
+// can be cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of
+// its own needs a queue of its own, because messages that wait for the limit would delay others
+// that are due later.
 //
 // A consumer's share of a limit depends on the Concurrency of all consumers, as of their last
 // heartbeats. A share of MaxRunning may be 0: one of five equal consumers runs nothing if
 // MaxRunning is 4. A share that a consumer does not use is not lent to others. A new consumer waits
-// for about two thirds of Membership until it uses its share, unless it is alone. The share of a
+// for about two thirds of Membership before it uses its share, unless it is alone. The share of a
 // consumer that has crashed is unused until its Membership is over. A tool (see
 // ConsumerOptions.Tool) has a share only if all consumers are tools.
 //
 // Limits, and Concurrency with several sources, are exceeded in these cases:
 //
-//   - If consumers join or one ends, running handlers continue in addition to the new ones. After a
+//   - If a consumer joins or ends, running handlers continue in addition to the new ones. After a
 //     suspension a process uses its old share until its next heartbeat.
 //   - A consumer makes up for deliveries that its share of Rate would have allowed in the last
 //     0.1 s. In any time T it delivers at most T × its share plus max(1, 0.1 s × its share).
-//   - If the answer to a claim was lost, its messages exceed the limit. The same applies to calls
-//     that are answered after more than 0.1 s, except for MaxRunning.
+//   - If the answer to a claim was lost, the claimed messages exceed the limit. The same applies to
+//     calls that are answered after more than 0.1 s, except for MaxRunning.
 //   - A handler that has not returned after its HandlerTimeout does not count.
 //
 // A call that the store does not answer may hold a share of MaxRunning until the call fails.
 //
 // Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
-// is no source, or if there are more than ConsumerOptions.Concurrency. The other errors are the
-// same as from [Queue.Consume], and name the queue if there are several.
+// is no source, or if there are more than ConsumerOptions.Concurrency. Otherwise it returns the
+// errors of [Queue.Consume], which name the queue if there are several.
 func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	if err == nil {

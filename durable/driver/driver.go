@@ -84,8 +84,8 @@ type Config struct {
 // process ended or hung N times during delivery, last P", for N crashes and a description P of the
 // process that had begun it, such as "pid 7 on host h".
 //
-// From its second crash on, a message is a suspect: it may be what ends the process. It begins only
-// by OpBegin, which a process calls for one suspect at a time.
+// From its second crash on, a message is a suspect: it may be the cause of the crashes. It begins
+// only by OpBegin, which a process calls for one suspect at a time.
 //
 // A store that keeps leases only in its callers' process may end all of them when it is reopened,
 // which counts as a crash of each firing message. A message that has reached Claim.MaxCrashes in
@@ -137,13 +137,13 @@ type Backend interface {
 	// prevent it from doing so. If the consumer does not claim again, the messages return when
 	// their leases expire, which counts as a crash of each message that began with the claim.
 	//
-	// Claim removes an index entry whose record is gone. Auditor.Lost counts these. A message that
+	// Claim removes index entries whose records are gone, which Auditor.Lost counts. A message that
 	// this version cannot read stays scheduled, does not delay other messages, and is counted in
 	// Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
-	// Apply makes one transition of each of the messages. Cancel, Reschedule, Repeat, Replay and
-	// Purge take effect once: see [Call].
+	// Apply makes one transition of each message in the batch. Cancel, Reschedule, Repeat, Replay
+	// and Purge take effect once: see [Call].
 	Apply(ctx context.Context, batch Batch) ([]Outcome, error)
 
 	// Pause pauses or resumes a partition. It takes effect once: see [Call]. Pausing a paused
@@ -192,7 +192,7 @@ type Backend interface {
 
 // Checker is implemented by a [Backend] if the safety of its messages depends on the external
 // configuration of the store. The queue calls Check after Open and about once a minute, more often
-// while it returns ErrUnsafe, and reports an error that differs from the previous one.
+// while Check returns ErrUnsafe, and reports an error that differs from the previous one.
 type Checker interface {
 	// Check returns nil if the configuration still meets the requirements of Open, and an error
 	// that wraps [ErrUnsafe] if the store may lose messages. If only hints are off, the error wraps
@@ -285,7 +285,7 @@ type Record struct {
 // differ.
 type Call struct {
 	// Caller is unique among the callers of a partition. Each caller has one call in progress at a
-	// time. With an empty name, the call has no copies.
+	// time. If Caller is empty, no copies of the call are sent.
 	Caller string
 
 	Seq      uint64  // increases with each call by the caller
