@@ -22,8 +22,8 @@ import (
 //
 // The wheel's Flush ends the context. If the wheel is stopped, a timer of the runtime takes over
 // the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In
-// Manual mode the deadline is on the wheel's clock. If a Manual wheel is stopped, the time that
-// remains passes in real time. WithTimeout panics if parent is nil.
+// Manual mode the deadline is on the wheel's clock. If a Manual wheel is stopped, the remaining
+// time passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.engine.config.Now().Add(d), d, nil)
 }

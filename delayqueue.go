@@ -100,7 +100,7 @@ func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 }
 
 // PushAt adds v, which is due at t, and returns its handle. If t has passed, v is due immediately.
-// If t has no monotonic reading, the wall clock is read once, and its later steps do not move the
+// If t has no monotonic reading, the wall clock is read once, and later steps of it do not move the
 // element. PushAt is O(log n) and never blocks.
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
@@ -172,7 +172,7 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 }
 
 // Reset makes e due once delay has passed from now, as if e had just been pushed. It reports
-// whether e is in this queue. If not, it does nothing. O(log n).
+// whether e was in this queue. If not, it does nothing. O(log n).
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,10 +191,10 @@ func (q *DelayQueue[T]) Len() int {
 	return q.heap.Len()
 }
 
-// Channel returns a channel with a buffer of size that delivers the elements, each once it is due.
-// A goroutine takes elements for the channel until ctx ends, and then closes the channel. To lose
-// no element, receive until the channel is closed, because elements in the buffer do not return to
-// the queue.
+// Channel returns a channel with a buffer of size that delivers elements as they become due. A
+// goroutine takes elements for the channel until ctx ends, and then closes the channel. To lose no
+// element, receive until the channel is closed, because elements in the buffer do not return to the
+// queue.
 //
 // While that goroutine waits for a receiver, it holds one element, which counts as taken. If ctx
 // ends first, the element returns to its place in the queue. Channel panics if size is negative or
@@ -226,9 +226,9 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	return ch
 }
 
-// All returns an iterator that takes elements, each once it is due, until ctx ends. An element
-// leaves the queue immediately before it is yielded, so no element is lost when the loop is left.
-// The iterator may be used several times and concurrently. All panics if ctx is nil.
+// All returns an iterator that takes elements as they become due, until ctx ends. An element leaves
+// the queue immediately before it is yielded, so no element is lost when the loop is left. The
+// iterator may be used several times and concurrently. All panics if ctx is nil.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
 	mustHaveContext(ctx, "DelayQueue.All")
 	return func(yield func(T) bool) {

@@ -33,7 +33,7 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 }
 
 // Init prepares a timer that is a field of another struct and arms it, like
-// [TimingWheel.NewFuncTimer]. It must return before any other method is called. Init panics if tw
+// [TimingWheel.NewFuncTimer]. Init must return before any other method is called. Init panics if tw
 // or f is nil or if the timer was initialised before. To use a timer again, call Reset. The memory
 // of a stopped timer must not be overwritten, because the wheel may still refer to it for a moment.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {

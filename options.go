@@ -28,8 +28,8 @@ const (
 	defaultLevels    = 4
 )
 
-// Options configures a wheel. The zero value is ready to use: a field that is zero takes its
-// default. [New] and [NewTimeouts] return an error that wraps [ErrOption] for a value out of range.
+// Options configures a wheel. The zero value is ready to use: a zero field selects its default.
+// [New] and [NewTimeouts] return an error that wraps [ErrOption] for a value out of range.
 type Options struct {
 	// Tick is the granularity of the wheel, from 50µs to 1h, or from 1µs if Manual is set.
 	// Deadlines are rounded up to a multiple of it. A longer tick wakes the process less often.
@@ -41,8 +41,8 @@ type Options struct {
 	WheelSize int
 
 	// Levels is the number of levels, from 1 to 16. A slot of one level covers as much time as all
-	// slots of the level below. A timer beyond the last level waits there for several rounds.
-	// Levels are allocated when a timer needs them. Defaults to 4.
+	// slots of the level below. A timer beyond the last level waits on that level for several
+	// rounds. Levels are allocated when a timer needs them. Defaults to 4.
 	Levels int
 
 	// Shards is the number of independent parts, from 1 to 1024, over which timers are spread to
@@ -91,9 +91,9 @@ type Options struct {
 type Call struct {
 	Wheel string // Options.Name
 
-	// Func is the code address of the function as [runtime.FuncForPC] takes it: the function of the
-	// timer or plan, or with Timeouts the expire function. For timers that this package itself
-	// arms, such as the timers of tickers and contexts, Func is a function of this package.
+	// Func is the code address of the function, for [runtime.FuncForPC]: the function of the timer
+	// or plan, or with Timeouts the expire function. For timers that this package itself arms, such
+	// as the timers of tickers and contexts, Func is a function of this package.
 	Func     uintptr
 	Payloads int // size of the batch; 1 for a callback of a TimingWheel
 }

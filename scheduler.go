@@ -65,9 +65,9 @@ func (r *Run) Stop() bool { return r.plan.Stop() }
 // f is nil.
 //
 // Runs never overlap, unless a [Scheduler] of package schedule allows it: the next run is armed
-// when f has returned, panicked or called runtime.Goexit. Between two runs the plan is pending.
-// [Timer.Stop] ends the plan. [Timer.Reschedule] moves the next run, and the plan continues from
-// the new time.
+// only after f has returned, panicked or called runtime.Goexit. Between two runs the plan is
+// pending. [Timer.Stop] ends the plan. [Timer.Reschedule] moves the next run, and the plan
+// continues from the new time.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")

@@ -28,7 +28,7 @@ type Stats struct {
 	Shards int           // Options.Shards, or its default
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
-	Due       int           // timers that have expired, or were flushed, and whose callbacks have not begun
+	Due       int           // expired or flushed timers whose callbacks have not begun
 	Overdue   time.Duration // time since the earliest unclaimed timer, or bucket of timers, was due; 0 if none is
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
@@ -260,8 +260,8 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days in steps of
-// at most a quarter, and the last bucket has none. The zero value is an empty histogram.
+// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days, each by at
+// most a quarter. The last bucket has no upper bound. The zero value is an empty histogram.
 type Histogram struct {
 	// Counts has the number of durations in each bucket: Counts[i] counts the durations less than
 	// Bound(i) that are in no earlier bucket.

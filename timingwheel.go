@@ -340,10 +340,10 @@ func (w *common) Stats() Stats { return w.engine.stats() }
 func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 
 // WriteProfile writes a profile of the pending timers, for go tool pprof. Counts are estimates that
-// are scaled up from a random sample. A sample has the stack that armed the timer, and the timer's
-// age and time to expiry as labels. A timer that is armed, moved or ended during the call may be in
-// the profile or not. On a stopped wheel the profile is empty. WriteProfile returns an error that
-// wraps [ErrOption] if [Options.ProfileRate] is 0, or the error of the writer. O(samples).
+// are scaled up from a random sample. Each sample has the stack that armed the timer, and the
+// timer's age and time to expiry as labels. A timer that is armed, moved or ended during the call
+// may be missing. On a stopped wheel the profile is empty. WriteProfile returns an error that wraps
+// [ErrOption] if [Options.ProfileRate] is 0, or the error of the writer. O(samples).
 func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Flush claims all timers that are pending when it is called, so that their callbacks run now, and

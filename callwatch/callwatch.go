@@ -27,8 +27,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Slow counts and reports the callbacks, or batches, that take long. Make one with [NewSlow]. One
-// Slow may serve several wheels. It uses the machine's clock, even if a wheel is Manual.
+// Slow counts and reports slow callbacks, or slow batches. Make one with [NewSlow]. One Slow may
+// serve several wheels. It uses the machine's clock, even if a wheel is Manual.
 //
 // A Slow has its own wheel, with a timer for each call that is under way: a call is slow if its
 // timer expires. So each call costs about as much as arming and stopping a timer, and an idle Slow
@@ -169,7 +169,7 @@ func (r Report) LogValue() slog.Value {
 
 // Labels returns a value for [timingwheel.Options.Around]. While a callback runs, its goroutine has
 // the labels of ctx, for package runtime/pprof, and two more: "timingwheel" is the name of the
-// wheel, and "callback" the function. Goroutines that the callback starts inherit these labels.
+// wheel, and "callback" is the function. Goroutines that the callback starts inherit these labels.
 // Afterwards the goroutine has the labels of ctx, because Go cannot read its earlier labels.
 func Labels(ctx context.Context) func(c timingwheel.Call, run func()) {
 	var sets sync.Map // Call without Payloads → context.Context; a program has few callbacks

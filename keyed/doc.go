@@ -46,9 +46,9 @@
 // For a present key, Beat and the Set and Touch methods of Keys each make one lock-free lookup and
 // one [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once. The
 // Touch method of a Map takes the lock of the key's bucket, which the key shares with a few others.
-// None of these calls allocates, and neither does expiry. A new key, and each Store, takes one
-// allocation in the map. If K contains no pointers, the garbage collector does not scan the wheel.
-// In the map it follows two pointers per key, and the pointers in K and V.
+// None of these calls normally allocates, and neither does expiry. A new key, and each Store, takes
+// one allocation in the map. If K contains no pointers, the garbage collector does not scan the
+// wheel. In the map it follows two pointers per key, and the pointers in K and V.
 //
 // # Keys
 //

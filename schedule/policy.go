@@ -70,7 +70,7 @@ const (
 
 	// Allow starts runs even if the previous run has not ended: before a run begins, the next run
 	// is armed. With RunAll, all runs that have misfired start together. Allow does not affect
-	// [FixedDelay] and [Backoff], which plan the next run when a run has ended. An executor that
+	// [FixedDelay] and [Backoff], which plan the next run after a run has ended. An executor that
 	// runs one callback after the other, such as [timingwheel.Inline], never runs two concurrently.
 	Allow
 )

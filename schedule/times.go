@@ -16,10 +16,10 @@ import (
 // count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of a day, as
 // with 7 hours, the times differ from day to day.
 //
-// If the clocks are set forward and boundaries fall into the gap, one run replaces them, at the
-// time of the change. If the clocks are set back, boundaries come twice. If d is at most the time
-// by which the clocks are set back, a run takes place both times, so that no pause is longer than
-// d. Otherwise a run takes place only the first time, so that a daily run takes place once a day.
+// If the clocks are set forward and boundaries fall into the gap, one run at the time of the change
+// replaces them. If the clocks are set back, boundaries come twice. If d is at most the time by
+// which the clocks are set back, a run takes place both times, so that no pause is longer than d.
+// Otherwise a run takes place only the first time, so that a daily run takes place once a day.
 //
 // Runs follow steps of the wall clock as [timingwheel.Scheduler] describes. Aligned panics if d is
 // not positive or loc is nil.

@@ -36,7 +36,7 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //	?wheel=NAME            the page of that wheel; without a name, of the first wheel
 //	?format=json           the wheel as JSON: see [Document]; takes &wheel=NAME
 //	?format=html           the page, regardless of the Accept header
-//	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME,
+//	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME;
 //	                       see [timingwheel.Options.ProfileRate]
 //
 // Without a format, the Accept header chooses between the page and the JSON. All methods may be
