@@ -33,9 +33,10 @@ import (
 //     queue is closed.
 //
 // Unless the cause is DeadlineExceeded, an error that the handler then returns is not a failed
-// attempt, and the message is released if its lease still holds. Once Consume has begun to end, the
-// same applies to an error that wraps [context.Canceled], or the error or cause of the context of
-// Consume. Panics and the errors of functions such as Fail keep their outcomes.
+// attempt. If its lease still holds, the message is released, or removed after Interrupt. Once
+// Consume has begun to end, the same applies to an error that wraps [context.Canceled], or the
+// error or cause of Consume's context. Otherwise panics and errors of functions such as Fail keep
+// their outcomes.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the

@@ -18,7 +18,7 @@ import (
 //
 // A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubling up
 // to 5 s. It does not keep its place: a later message with the key may be handled before it. Each
-// attempt occupies a handler and counts toward Source.Rate.
+// such delivery occupies a handler and counts toward Source.Rate.
 //
 // The lock of a key is a message in the queue, whose id is "lock:" followed by the key. It is due
 // after ConsumerOptions.Visibility, rescheduled while the handler runs, and cancelled when the

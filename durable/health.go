@@ -73,7 +73,7 @@ const (
 )
 
 // check reports when the store is not configured safely, and again when the reason changes. It also
-// reports lost messages. Healthy then already returns the new result. It runs until q is closed.
+// reports lost messages. Healthy already returns a reported ErrUnsafe. It runs until q is closed.
 func (q *Queue) check() {
 	checker, _ := q.backend.(driver.Checker)
 	auditor, _ := q.backend.(driver.Auditor)

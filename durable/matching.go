@@ -19,9 +19,9 @@ type CancelReport struct {
 }
 
 // CancelMatching cancels the messages that have all of the given headers with the given values, for
-// example all messages of one customer. [ErrInvalid] means that headers is empty. For each message
-// in the report, CancelMatching is as exact as [Queue.Cancel]: after ResultCancelled no handler is
-// called. Dead letters are not affected: see [Queue.DeleteAllDead].
+// example all messages of one customer. It returns [ErrInvalid] if headers is empty. For each
+// message in the report, CancelMatching is as exact as [Queue.Cancel]: after ResultCancelled no
+// handler is called. Dead letters are not affected: see [Queue.DeleteAllDead].
 //
 // CancelMatching scans one partition after another: first the scheduled messages, then the messages
 // that consumers have claimed or are delivering. The scan is not atomic. It may miss a message

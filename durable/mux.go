@@ -38,8 +38,7 @@ type Mux struct {
 	Kinds  map[string]Kind // by the value of the header; "" is the kind of messages without the header
 }
 
-// Kind determines how a [Mux] handles messages of one kind. If Timeout or Backoff is zero,
-// [ConsumerOptions] applies.
+// Kind determines how a [Mux] handles messages of one kind. Only Handler is required.
 type Kind struct {
 	Handler Handler
 

@@ -27,7 +27,7 @@ type Options struct {
 	Existing bool
 
 	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the existing limit, or
-	// the default of a new queue. Open returns [ErrOptions] for another one unless Update is set.
+	// the default of a new queue. Open returns [ErrOptions] for another value unless Update is set.
 
 	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
 	MaxBody int
@@ -56,8 +56,8 @@ type Options struct {
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
 	// unreachable, unless its context ends first. Calls that only read, and most calls to a
-	// directory, fail immediately. If the process that serves a directory hangs, they fail after
-	// RetryFor, at least 1 s and at most 30 s. Defaults to one minute, from 1 ms to one hour.
+	// directory, fail immediately. If PostgreSQL or the process that serves a directory hangs, they
+	// fail after RetryFor (1 s to 30 s). Defaults to one minute, from 1 ms to one hour.
 	RetryFor time.Duration
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:

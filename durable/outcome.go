@@ -162,10 +162,10 @@ func again(change driver.Change) error {
 }
 
 // Decline returns an error for a handler that cannot handle its message, although another version
-// of the program can, for example during a rolling upgrade. The message is postponed, for one
-// second at first and then for longer each time, up to ten minutes. The error is logged and stored
-// as the reason of the message. After 100 postponements in a row (about 13 hours), the message
-// becomes a dead letter. Postponements by [Postpone] count too. The returned error wraps err.
+// of the program can, for example during a rolling upgrade. The message is postponed, for about one
+// second at first, doubling up to ten minutes. The error is logged and stored as the reason of the
+// message. After 100 postponements in a row (about 13 hours), the message becomes a dead letter.
+// Postponements by [Postpone] count too. The returned error wraps err.
 func Decline(err error) error {
 	return &outcomeError{err: cmp.Or(err, errDeclined), declined: true}
 }

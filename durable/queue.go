@@ -480,7 +480,7 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 // waits until the handlers have returned and their messages are settled (see
 // ConsumerOptions.Grace), and closes the queue. If ctx ends first, Shutdown closes the queue
 // without waiting further and returns the cause of ctx. No crash is counted in either case, unless
-// the store does not answer: see [Queue.Close].
+// a handler overran its HandlerTimeout or the store does not answer: see [Queue.Close].
 //
 // A handler must not call Shutdown, because Shutdown would wait for the handler. If ctx is the
 // context of a handler, or derived from it, Shutdown does nothing and returns [ErrInvalid]. It also

@@ -23,7 +23,7 @@ type Receiver struct {
 }
 
 // Receiver returns a receiver with its own options. The receiver claims nothing before the first
-// call to Take. It ignores Concurrency, Grace and HandlerTimeout. The error is [ErrInvalid] if
+// call to Take. It ignores Concurrency, Grace and HandlerTimeout. The error is [ErrInvalid] if the
 // options are invalid.
 func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	opts, err := options.withDefaults()

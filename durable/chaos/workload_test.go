@@ -164,7 +164,7 @@ func (r *role) repeat(ctx context.Context, q *durable.Queue, events Recorder, id
 	return cancel(ctx, q, events, id, time.Time{})
 }
 
-// waitForRun waits until a run of a recurring message has ended, so that its next run is planned.
+// waitForRun waits until a delivery of a recurring message was settled, which moves its due time.
 func waitForRun(ctx context.Context, q *durable.Queue, id string) error {
 	first, err := q.Get(ctx, id)
 	for r := first; err == nil && !r.Due.After(first.Due); r, err = q.Get(ctx, id) {

@@ -105,8 +105,8 @@ type Config struct {
 // Cancel ends the series of a firing message: the message is not due again after the run.
 //
 // Cancel with Change.Interrupt marks a firing message: its Planned becomes [Never]. The next
-// transition that ends the lease then removes the message, as does the expiry of the lease. The
-// message counts as acked after Ack and Retry with Again, and otherwise as cancelled. Put with
+// transition that ends the lease then removes the message, as does the expiry of the lease. It
+// counts as acked (Ack; Retry with Again and no Reason), expired (Expire) or cancelled. Put with
 // Replace and OpRepeat return [StatusFiring] for it.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
@@ -219,7 +219,7 @@ type Auditor interface {
 
 // Lister is implemented by a [Store] that can list and delete its queues.
 type Lister interface {
-	// Queues returns the sorted names of all queues, even if their deletion was interrupted.
+	// Queues returns the sorted names of all queues, even of incompletely deleted ones.
 	Queues(ctx context.Context) ([]string, error)
 
 	// DeleteQueue deletes a queue with its messages, counters and members. It returns [ErrNoQueue]
@@ -368,8 +368,8 @@ type Claim struct {
 	// lease that has expired but was not ended is renewed as well, so a lost answer causes no crash
 	// as long as the consumer claims again.
 	//
-	// For each partition, a store remembers the last claim of the 16 consumers that claimed most
-	// recently. It remembers nothing for an empty name.
+	// For each partition, a store remembers the last claims of 16 consumers. It remembers nothing
+	// for an empty name.
 	Consumer string
 	Seen     uint64
 
@@ -379,8 +379,8 @@ type Claim struct {
 	// A store also remembers the number of a consumer's last claim that returned messages or had
 	// Repeat set. A claim with a lower number changes nothing and returns no messages, because the
 	// consumer has received the answer to a later claim and has dropped this one. Therefore, once a
-	// claim with Repeat was answered, an earlier claim that a dead connection delivers late takes
-	// no leases.
+	// claim with Repeat has been answered, an earlier claim that a dead connection delivers late
+	// takes no leases.
 	Seq    uint64
 	Repeat bool
 }
@@ -416,7 +416,7 @@ const (
 	OpReplay                   // Done, NotFound. Due after Delay; also for a recurring message that waits at Never
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
-	OpRepeat                   // Done, Firing, NotFound. Like OpReschedule, and sets Repeat and Planned; without Repeat the due time stays
+	OpRepeat                   // Done, Firing, NotFound. Like OpReschedule, but also sets Repeat and Planned; without Repeat the due time stays
 )
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
@@ -451,10 +451,10 @@ type Change struct {
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
 	// means no restriction.
 	//
-	// With Retry and Again it is the Planned of the run that is over. If Planned is still the same,
-	// it is set to the new due time. Otherwise the series was changed during the run, and the
-	// message is due at Planned, or now if that has passed. If OpRepeat or Cancel has ended the
-	// series, the message is removed instead, and counts as acked, or with a Reason as cancelled.
+	// With Retry and Again it is the Planned of the run that is over. If the record's Planned is
+	// still the same, it is set to the new due time. Otherwise the series was changed during the
+	// run, and the message is due at Planned, or now if that is past. If OpRepeat or Cancel has
+	// ended the series, the message is removed, and counts as acked, or with a Reason as cancelled.
 	Incarnation Instant
 }
 
@@ -521,7 +521,7 @@ type AuditReport struct {
 }
 
 // Hint announces that a message of a partition is due at Due, earlier than all other scheduled
-// messages. Due 0 means that only a claim can tell when.
+// messages. Due 0 means that only a claim can find out.
 type Hint struct {
 	Partition int
 	Due       Instant

@@ -81,7 +81,7 @@ func recordError(span trace.Span, err error) {
 
 // Enqueue calls [durable.Queue.Enqueue] in a span, and returns its results. The message carries the
 // context of the span: a copy of m.Headers gets the headers of the propagator that are valid and
-// within the limits. The attribute timingwheel.headers.omitted names the others, if they are UTF-8.
+// within the limits. The attribute timingwheel.headers.omitted lists the others that are UTF-8.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))

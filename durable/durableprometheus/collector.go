@@ -33,8 +33,8 @@ type Options struct {
 	// scraper. Zero means 5 seconds. A negative Timeout makes NewCollector panic.
 	Timeout time.Duration
 
-	// Partitions exports the metrics that each partition has as one series per partition, with the
-	// label partition. Except for paused, their sum is the value of the queue. Defaults to false.
+	// Partitions exports per-partition metrics as one series per partition, with the label
+	// partition. Except for paused, their sum is the value of the queue. Defaults to false.
 	Partitions bool
 
 	// ClassicOnly omits the native histogram of lateness. Defaults to false: a scraper that accepts

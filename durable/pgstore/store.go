@@ -15,7 +15,7 @@
 // partitions, one in partitions and one in claims. A message is a row of messages. The table counts
 // has the changes of the counts since the last claims, calls has the last call of each caller, and
 // members the consumers. Rows with part 0 in messages are not messages: they keep the planner from
-// taking the table for small.
+// assuming that the table is small.
 //
 // # Rights
 //

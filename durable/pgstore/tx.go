@@ -42,8 +42,8 @@ func (t sqlTx) Rollback(context.Context) error { return t.tx.Rollback() }
 
 // EnqueueTx stores a message as [durable.Queue.Enqueue] does, when the transaction commits. The
 // delay counts from this call, not from the commit. If another transaction has enqueued the same
-// id, EnqueueTx waits for its end. For a cron expression it may read the clock of the server on a
-// second connection of the pool.
+// id, EnqueueTx waits until that transaction ends. For a cron expression it may read the clock of
+// the server on a second connection of the pool.
 //
 // Consumers get no hint of the message. They find it with their next claim, at most
 // ConsumerOptions.Fallback after the commit, so only a message with a shorter delay may be late.

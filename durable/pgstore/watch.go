@@ -54,7 +54,7 @@ type hub struct {
 }
 
 const (
-	hintBuffer    = 256                    // hints that wait for a receiver; further ones are lost
+	hintBuffer    = 256                    // hints that wait for a receiver, or two per partition if more; further ones are lost
 	listenPause   = 500 * time.Millisecond // between attempts to listen
 	listenTimeout = 2 * time.Second        // for the notification that tests the connection
 	pingAfter     = 10 * time.Second       // without a notification
@@ -122,7 +122,7 @@ func (h *hub) sendAll() {
 // Watch implements [driver.Backend]. All watches of a store share one connection, which executes
 // LISTEN. While the server cannot be reached, Watch keeps trying. If notifications do not arrive,
 // for example behind a pooler in transaction mode, Watch returns an error that wraps
-// [errors.ErrUnsupported]. If 256 hints, or two per partition, wait for a receiver, more are lost.
+// [errors.ErrUnsupported]. At most 256 hints, or two per partition if more, wait for a receiver.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err

@@ -96,8 +96,8 @@ type Message[T any] struct {
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
 // [durable.Queue.EnqueueBatch] or Enqueue of a tracer. If the codec fails, the error wraps
-// [durable.ErrInvalid] and the codec's error. Encode also returns ErrInvalid if m.Headers has a
-// kind other than the queue's.
+// [durable.ErrInvalid] and the codec's error. Encode also returns ErrInvalid if the kind in
+// m.Headers contradicts the queue's.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
