@@ -16,9 +16,9 @@ import (
 // parent ends, whichever comes first. If d is zero or negative, the context has ended already. Call
 // the cancel function when the context is no longer needed, to release the timer.
 //
-// If [context.WithValue] derives a context from this one, each cancellable context that package
-// context derives from the result costs a goroutine. Use package context instead if other code
-// derives many such contexts. docs/contexts.md lists all differences.
+// If a context is derived from this one by [context.WithValue], each cancellable context that
+// package context derives from the result costs a goroutine. Use package context instead if other
+// code derives many such contexts. docs/contexts.md lists all differences.
 //
 // The wheel's Flush ends the context. If the wheel is stopped, a timer of the runtime takes over
 // the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In

@@ -171,8 +171,8 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	return held
 }
 
-// Reset makes e due once delay has passed from now, as if e had just been pushed. It reports
-// whether e was in this queue. If not, it does nothing. O(log n).
+// Reset makes e due once delay has passed, as if e had just been pushed. It reports whether e was
+// in this queue. If not, it does nothing. O(log n).
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

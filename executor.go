@@ -22,9 +22,9 @@ import (
 // the wheel hands over no other callback of the same shard in the meantime.
 //
 // f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
-// stopped or rescheduled. If it was, f does nothing. A call to Go may still be under way when
-// [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has returned nil. An f that is
-// called after the wheel's Stop does nothing.
+// stopped or rescheduled. If it was stopped or is no longer due, f does nothing. A call to Go may
+// still be under way when [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has
+// returned nil. An f that is called after the wheel's Stop does nothing.
 type Executor interface{ Go(f func()) }
 
 // ExecutorFunc turns a function, such as a method of a pool, into an [Executor]:

@@ -15,8 +15,8 @@ import (
 // For a single timeout a [Timer] suffices and is smaller.
 //
 // [TimingWheel.NewFuncTimer] makes a FuncTimer. [FuncTimer.Init] prepares one that is a field of
-// another struct. Before Init, Reset panics and the other methods do nothing. A FuncTimer must not
-// be copied. Its methods may be called from any goroutine, its own function included.
+// another struct. Before Init or InitStopped, Reset panics and other methods do nothing. A
+// FuncTimer must not be copied. Any goroutine may call its methods, and so may its function.
 type FuncTimer struct {
 	timer   rearmable
 	timeout atomic.Int64 // ns: of the last Reset or Init
@@ -33,9 +33,9 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 }
 
 // Init prepares a timer that is a field of another struct and arms it, like
-// [TimingWheel.NewFuncTimer]. Init must return before any other method is called. Init panics if tw
-// or f is nil or if the timer was initialised before. To use a timer again, call Reset. The memory
-// of a stopped timer must not be overwritten, because the wheel may still refer to it for a moment.
+// [TimingWheel.NewFuncTimer]. Only its function may call a method before Init returns. Init panics
+// if tw or f is nil or if the timer was initialised before. To use a timer again, call Reset. The
+// memory of a stopped timer must not be overwritten: the wheel may still refer to it.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)

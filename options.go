@@ -41,7 +41,7 @@ type Options struct {
 	WheelSize int
 
 	// Levels is the number of levels, from 1 to 16. A slot of one level covers as much time as all
-	// slots of the level below. A timer beyond the last level waits on that level for several
+	// slots of the level below. A timer beyond the last level waits on that level for one or more
 	// rounds. Levels are allocated when a timer needs them. Defaults to 4.
 	Levels int
 

@@ -25,9 +25,9 @@ import (
 // more than a minute ahead, the wheel compares its clock with the wall clock every minute. If the
 // wall clock was set forward, or the machine was suspended, the run takes place at its wall-clock
 // time, or within a minute if that time has already passed. If the wall clock was set back, the
-// remaining wait does not change, so that no time is planned twice. If it was set back by more than
-// three hours and more than ten periods of the plan, the plan instead calls Next once more, with
-// the current time.
+// wait never exceeds the original one, so that no time is planned twice. If it was set back by more
+// than three hours and more than ten periods of the plan, the plan instead calls Next once more,
+// with the current time.
 type Scheduler interface{ Next(t time.Time) time.Time }
 
 // Every returns a [Scheduler] with a fixed rate: each run is planned a multiple of d after the

@@ -29,12 +29,12 @@ type Stats struct {
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
 	Due       int           // expired or flushed timers whose callbacks have not begun
-	Overdue   time.Duration // time since the earliest unclaimed timer, or bucket of timers, was due; 0 if none is
+	Overdue   time.Duration // time since the earliest unclaimed timer, or bucket of timers, was due; 0 if none is due
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
 	Stopped   uint64        // timers that Stop or RemoveAll removed; not a plan that is stopped during a run
 	Discarded uint64        // timers that were pending when the wheel was stopped
-	Postponed uint64        // moves of deadlines; a move to a later deadline counts when the old bucket expires
+	Postponed uint64        // moves of deadlines; those to later deadlines count once, if the old bucket expires
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
 	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again

@@ -127,8 +127,8 @@ func (t Timer) Reschedule(d time.Duration) bool {
 }
 
 // RescheduleAt moves a pending timer, or the next run of a plan, to the time at, and reports
-// whether it did. If not, it arms nothing. If at has passed, the timer is due immediately. If at
-// has no monotonic reading, it is converted as by [TimingWheel.AtFunc]. In all other respects
+// whether it did. If not, it arms nothing. If that time has passed, the timer is due immediately.
+// If it has no monotonic reading, it is converted as by [TimingWheel.AtFunc]. In all other respects
 // RescheduleAt is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
 	if t.ref == nil {
@@ -222,7 +222,7 @@ func (t Timer) moveLocked(pg *arena.Page, w arena.Word, tick int64) bool {
 
 // Deadline returns the deadline of a pending timer or of a plan's next run, rounded up to a tick,
 // on the wheel's clock. It returns false for the zero Timer, if the wheel was stopped, and if the
-// timer is not pending, for example during a run of a plan. O(1).
+// timer is not pending, for example during most runs of a plan. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
 	if t.ref == nil {
 		return time.Time{}, false

@@ -44,11 +44,10 @@
 //   - Up to a tick late: a deadline is rounded up to a tick. Unless the machine is overloaded, the
 //     callback then starts as soon as the operating system and the Go scheduler have woken a
 //     goroutine. Distant deadlines are as precise as near ones.
-//   - Exactly once: each timer ends in exactly one way: its callback runs once, Stop returns true,
-//     or the wheel is stopped. The results of Stop and Reschedule are exact, even if they race with
-//     the expiry.
+//   - Exactly once: for each timer, either its callback runs once, Stop returns true, or the wheel
+//     is stopped. The results of Stop and Reschedule are exact, even if they race with the expiry.
 //   - No lock is held while a callback runs, so a callback may call anything in this package. With
-//     the default executor, a callback that blocks delays no other timer.
+//     the default executor, except in Manual mode, no timer waits for a callback that blocks.
 //   - Arming, Stop and Reschedule are O(1) amortised and never wait for a callback.
 //   - A panic in a callback crashes the program unless [Options.OnPanic] is set.
 //   - The handle of a timer that has ended never affects another timer, even though the wheel
@@ -70,7 +69,7 @@
 // Manual mode with one shard, where they run in the order of arming and Reschedule.
 //
 // [TimingWheel.Stop] may be called concurrently with any other call. On a stopped wheel nothing can
-// be armed, and every call returns promptly.
+// be armed, and only Shutdown and StopWait wait.
 //
 // # When not to use it
 //
@@ -311,9 +310,9 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 }
 
 // AtFunc runs f once, at t or up to one tick later, and never earlier. If t has passed or is the
-// zero time, f starts immediately. A t with a monotonic reading is used as is. For a t without one,
-// such as a date, AtFunc reads the wall clock once, so later steps of the wall clock do not move
-// the timer. In all other respects AtFunc is like [TimingWheel.AfterFunc].
+// zero time, f starts immediately. A t with a monotonic reading is used as is. A t without one,
+// such as a date, is converted once, so later steps of the wall clock do not move the timer. In all
+// other respects AtFunc is like [TimingWheel.AfterFunc].
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc with a nil function")
@@ -347,12 +346,12 @@ func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Flush claims all timers that are pending when it is called, so that their callbacks run now, and
-// returns the number of these timers. Stop then returns false for them. Len no longer counts them,
-// and [Stats].Due counts them until their callbacks start. A timer that another goroutine arms
-// during the call may be included. Callbacks run in no particular order. Flush does not wait for
-// them, except in Manual mode with [Inline], where it runs them. The wheel's Stop discards
-// callbacks that have not started. A plan runs once and continues. On a stopped wheel Flush returns
-// 0. It panics on the wheel of [Default]. O(memory of the wheel).
+// returns the number of these timers. [Timer.Stop] then returns false for them, except for plans.
+// Len no longer counts them, and [Stats].Due counts them until their callbacks start. A timer that
+// another goroutine arms during the call may be included. Callbacks run in no particular order.
+// Flush does not wait for them, except in Manual mode with [Inline], where it runs them. The
+// wheel's Stop discards callbacks that have not started. A plan runs once and continues. On a
+// stopped wheel Flush returns 0. It panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
 	tw.mustNotBeDefault("Flush")
 	return tw.engine.flush()
@@ -412,7 +411,7 @@ func (s *shard) flush() (timers []Timer, n int) {
 // Stop stops the wheel and discards its pending timers. Timers of the runtime take over the
 // deadlines of contexts and of package wheelnet's connections. No callback starts once Stop has
 // returned. Stop does not wait for callbacks that have started; see [TimingWheel.Shutdown].
-// Afterwards nothing can be armed: calls that arm a timer return the zero Timer, the methods of
+// Afterwards nothing can be armed: calls that return a Timer return the zero one, the methods of
 // handles return false, and Len returns 0.
 //
 // Stop may be called from a callback, more than once, and concurrently with any other call. It
@@ -432,9 +431,9 @@ func (w *common) Shutdown(ctx context.Context) error {
 	return w.engine.shutdown(ctx)
 }
 
-// Now returns the time on the wheel's clock: the time of [New] plus the time that has passed since
-// on the monotonic clock. Steps of the wall clock do not affect it. In Manual mode Now returns the
-// time of the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
+// Now returns the time on the wheel's clock: the time of [New] plus the time since then on the
+// monotonic clock. Steps of the wall clock do not affect it. In Manual mode Now returns the time of
+// the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
 func (w *common) Now() time.Time { return w.engine.config.TimeAt(w.engine.config.Read()) }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the

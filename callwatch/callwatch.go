@@ -55,15 +55,15 @@ type call struct {
 	ended bool
 }
 
-// NewSlow returns a Slow for calls that take at least the duration after. For such a call, report
-// is called up to an eighth of after (or 1 ms) later if the call is still running, and in any case
-// once the call has returned, panicked or exited. If the call ends during the first report, the two
-// reports may overlap. A nil report means that slow calls are only counted.
+// NewSlow returns a Slow for calls that take at least the duration after. It calls report once if
+// such a call is still running, up to an eighth of after (at least 1 ms) late, and once when the
+// call has returned, panicked or exited. If the call ends during the first report, the two reports
+// may overlap. A nil report means that slow calls are only counted.
 //
 // No lock is held when report is called, and several goroutines may call it at the same time. The
-// first report comes on a goroutine of the Slow, where calls that became slow together are reported
-// one after the other. The second comes on the goroutine of the callback, before the callback
-// counts as ended, and so before [timingwheel.TimingWheel.Shutdown] returns.
+// first report comes on a goroutine of the Slow, which may report several calls one after the
+// other. The second comes on the goroutine of the callback, before the callback counts as ended,
+// and so before [timingwheel.TimingWheel.Shutdown] returns.
 //
 // NewSlow panics if after is not positive. In a testing/synctest bubble, call NewSlow inside the
 // bubble.
@@ -169,8 +169,9 @@ func (r Report) LogValue() slog.Value {
 
 // Labels returns a value for [timingwheel.Options.Around]. While a callback runs, its goroutine has
 // the labels of ctx, for package runtime/pprof, and two more: "timingwheel" is the name of the
-// wheel, and "callback" is the function. Goroutines that the callback starts inherit these labels.
-// Afterwards the goroutine has the labels of ctx, because Go cannot read its earlier labels.
+// wheel, and "callback" is the name of the function. Goroutines that the callback starts inherit
+// these labels. Afterwards the goroutine has the labels of ctx, because Go cannot read its earlier
+// labels.
 func Labels(ctx context.Context) func(c timingwheel.Call, run func()) {
 	var sets sync.Map // Call without Payloads → context.Context; a program has few callbacks
 	return func(c timingwheel.Call, run func()) {

@@ -35,8 +35,8 @@ import (
 // Unless the cause is DeadlineExceeded, an error that the handler then returns is not a failed
 // attempt. If its lease still holds, the message is released, or removed after Interrupt. Once
 // Consume has begun to end, the same applies to an error that wraps [context.Canceled], or the
-// error or cause of Consume's context. Otherwise panics and errors of functions such as Fail keep
-// their outcomes.
+// error or cause of Consume's context. Panics and errors of functions such as Fail keep their
+// outcomes, except after Interrupt.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each message that is due, until ctx ends or the

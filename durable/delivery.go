@@ -106,7 +106,7 @@ func (d *Delivery) settleLater(op driver.Op, change driver.Change, cause error, 
 // PrepareAck is for store packages. Programs call a package's AckTx instead, which acknowledges a
 // delivery in their transaction. PrepareAck returns the backend and the batch that the transaction
 // must apply. The package must check that the batch has an effect: a repeated transition may return
-// Done without one. The delivery can be prepared again, for another attempt of the transaction. The
+// Done without one. The delivery can be prepared again for another attempt at the transaction. The
 // error is [ErrLeaseLost] if the delivery was settled, is being settled, or has lost its lease.
 //
 // After PrepareAck, before the handler's result or a call settles the delivery, the consumer checks

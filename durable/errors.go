@@ -87,8 +87,8 @@ var (
 	// ErrOutcomeUnknown means that a call to change a message may have taken effect: its context
 	// has ended, the store is unreachable, or the queue was closed. On a server the call may still
 	// take effect until Options.RetryFor (at least ten seconds) has passed. After any other error,
-	// a call for one message has not changed it, except Extend with ErrInterrupted. Calls for
-	// several messages return errors or counts.
+	// a call for one message has not changed it, except as Extend and PrepareAck say. Other calls
+	// return an error per message, or counts.
 	ErrOutcomeUnknown = errors.New("the call may have taken effect")
 )
 

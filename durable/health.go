@@ -25,9 +25,9 @@ import (
 //
 // A queue that is paused or has no consumers is healthy: see [Queue.Stats].
 //
-// Healthy looks up a missing message in all partitions concurrently. This costs one O(1) call to
-// the store per partition. ctx should end before the timeout of the probe. If ctx ends, Healthy
-// returns its cause.
+// Healthy looks up an unused id in all partitions concurrently. This costs one O(1) call to the
+// store per partition. ctx should end before the timeout of the probe. If ctx ends, Healthy returns
+// its cause.
 func (q *Queue) Healthy(ctx context.Context) error {
 	if err := q.checkOpen(ctx); err != nil {
 		return err
@@ -72,8 +72,8 @@ const (
 	recheckInterval = 5 * time.Second // while the store is unsafe
 )
 
-// check reports when the store is not configured safely, and again when the reason changes. It also
-// reports lost messages. Healthy already returns a reported ErrUnsafe. It runs until q is closed.
+// check reports when the store is not configured safely, again when the reason changes, and lost
+// messages, until q is closed. Healthy already returns a reported ErrUnsafe.
 func (q *Queue) check() {
 	checker, _ := q.backend.(driver.Checker)
 	auditor, _ := q.backend.(driver.Auditor)

@@ -36,11 +36,11 @@ type CancelReport struct {
 // cancelled one is cancelled only if it matches as well. Messages that were enqueued with the same
 // id in the same millisecond cannot be distinguished.
 //
-// If the call fails, or ctx ends, the report has the numbers up to that point. It returns the
-// errors of [Queue.Cancel], which name a message or a partition. Calls in progress may take effect
-// and are not counted. Unreadable messages do not end the scan. If there are any, the error after
-// the scan wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable
-// is neither listed nor counted here: see [Counts].Unreadable.
+// If the call fails, or ctx ends, the report has the numbers up to that point. The errors of
+// [Queue.Cancel] name a message or a partition here. Calls in progress may take effect and are not
+// counted. Unreadable messages do not end the scan. If there are any, the error after the scan
+// wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable is neither
+// listed nor counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all pending messages with their bodies, because stores have no index of
 // headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory.

@@ -38,7 +38,8 @@ type Mux struct {
 	Kinds  map[string]Kind // by the value of the header; "" is the kind of messages without the header
 }
 
-// Kind determines how a [Mux] handles messages of one kind. Only Handler is required.
+// Kind determines how a [Mux] handles messages of one kind. If Timeout or Backoff is zero,
+// [ConsumerOptions] applies.
 type Kind struct {
 	Handler Handler
 

@@ -75,16 +75,16 @@ type Options struct {
 	// Logger receives a record of each background error, with the attributes queue, partition, id
 	// and err where they apply. The level is Warn if a lease was lost or the store is unreachable,
 	// and Error otherwise. Failed deliveries are logged as Warn, with the attributes attempt and
-	// delay too. There is at most one record per second about failed deliveries, and one about
-	// failed claims and an unreachable store. Each has the number of records skipped before it.
-	// Defaults to [slog.Default] at the time of Open. Use [slog.DiscardHandler] to disable logging.
+	// delay too. At most one record per second is about failed deliveries, and one about failed
+	// claims or an unreachable store. Each gives the number of records skipped before it. Defaults
+	// to [slog.Default] at the time of Open. Use [slog.DiscardHandler] to disable logging.
 	Logger *slog.Logger
 
 	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called
 	// concurrently from several goroutines, and calls to the store wait for it. It must not block,
-	// and must not wait for a call that changes something in this queue, for Consume, Healthy or
-	// Close. The events of one delivery are ordered, and OnEvent has received them when Consume or
-	// Close returns. Other events are not ordered. A nil OnEvent costs nothing.
+	// or wait for Consume, Healthy, Close or a call that changes something in this queue. The
+	// events of one delivery are ordered, and OnEvent has received them when Consume or Close
+	// returns. Other events are not ordered. A nil OnEvent costs nothing.
 	OnEvent func(Event)
 
 	// OnError is called with the Err of each EventError and EventLeaseLost. The rules for OnEvent
@@ -225,7 +225,7 @@ type ConsumerOptions struct {
 	Membership time.Duration
 
 	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no
-	// partitions unless all consumers are tools, and no consumer releases messages for a tool.
+	// partitions unless all consumers are tools, and no consumer gives up messages for a tool.
 	Tool bool
 }
 

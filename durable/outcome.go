@@ -146,10 +146,10 @@ func Postpone(d time.Duration) error {
 	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}}
 }
 
-// Again returns an error by which a handler acknowledges its message and gets it again after d, or
-// immediately if d <= 0. The store makes both changes in one step. The message is due again with
-// the same id, body and headers, and with no attempts, crashes or postponements. A message with an
-// ExpireAt is not delivered after that time.
+// Again returns an error by which a handler acknowledges its message and makes it due again after
+// d, or immediately if d <= 0. The store makes both changes in one step. The message is due again
+// with the same id, body and headers, and with no attempts, crashes or postponements. A message
+// with an ExpireAt is not delivered after that time.
 func Again(d time.Duration) error { return again(driver.Change{Delay: max(0, d)}) }
 
 // AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. If t has

@@ -12,11 +12,11 @@ import (
 // Cancel, Reschedule, Replay, running handlers with their leases and acknowledgements, and the
 // expiry of leases.
 //
-// The store refuses to begin a message of a paused queue. Messages that had already begun and wait
+// The store refuses to begin a message of a paused queue. Messages that have begun and are waiting
 // for a handler, at most as many as the handlers take in 5 ms, may still be delivered until their
-// consumer has read the pause. That usually takes one round trip, and at most
-// ConsumerOptions.Fallback. The consumer then releases all messages that were not passed to a
-// handler, without counting an attempt or a crash. Consume and Take block, and end as usual.
+// consumer has read the pause. That usually takes one round trip, at most ConsumerOptions.Fallback.
+// The consumer then releases all messages that were not passed to a handler, without counting an
+// attempt or a crash. Consume and Take block, and end as usual.
 //
 // Pause makes one call to the store per partition, concurrently. Pausing a paused queue has no
 // effect. After an error some partitions may be paused and others not. Pause and Resume may be

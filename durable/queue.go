@@ -433,8 +433,8 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 // SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
 // series. If a recurring message is running, the change takes effect when the run ends, and the
 // result is [ResultRescheduled]. If repeat is empty, the due time does not change, and the series
-// ends with the run that is under way, or else with the next run. Otherwise SetRepeat returns the
-// same results and errors as [Queue.Reschedule]. [ErrInvalid] also means that repeat is not valid.
+// ends with the run under way, or else with the next run. In other respects SetRepeat returns the
+// results and errors of [Queue.Reschedule]. [ErrInvalid] also means an invalid repeat.
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
 	if err := cmp.Or(q.checkOpen(ctx), checkID(id)); repeat != "" && err == nil {
@@ -524,10 +524,10 @@ const closeTime = 5 * time.Second
 // already received them.
 //
 // Close returns immediately if the process holds no messages. It returns after five seconds if the
-// store is unreachable or does not answer. In that case messages are redelivered when their leases
-// expire, which counts as a crash of each message that had begun. Calling Close again has no
-// effect. A handler may call Close, but Close then waits one second because the handler has not
-// returned. Options.OnError must not call Close.
+// store is unreachable or does not answer. If so, messages are redelivered when their leases
+// expire, which counts as a crash of each that had begun. This also applies to a handler that
+// overran its HandlerTimeout. Calling Close again has no effect. A handler may call Close, which
+// then waits a second for the handler. Options.OnError must not call Close.
 func (q *Queue) Close() {
 	ended := make(chan struct{})
 	consumers := q.endConsumers()

@@ -64,7 +64,7 @@ type Source struct {
 //
 // Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
 // is no source, or if there are more than ConsumerOptions.Concurrency. Otherwise it returns the
-// errors of [Queue.Consume], which name the queue if there are several.
+// errors of [Queue.Consume], with the queue's name if there are several sources.
 func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Counts has the numbers of messages in a partition or a queue, and the counters of transitions.
+// Counts holds the message counts and transition counters of a partition or a queue.
 type Counts struct {
 	Now time.Time // the store's clock, in milliseconds
 

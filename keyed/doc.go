@@ -27,9 +27,10 @@
 // A key is present from the Set or Store that adds it until a Delete or an expiry removes it. The
 // calls for one key are linearizable: they behave as if they happened one after the other.
 //
-//   - A key that Set has added ends in exactly one way: it is reported to the expire function once,
-//     one Delete returns true, or the set is stopped. A value that was stored in a Map ends in
-//     exactly one way: it is reported once, deleted, replaced, or discarded by Stop.
+//   - The presence of a key that Set has added ends in exactly one way: it is reported to the
+//     expire function once, one Delete returns true, or the set is stopped. A value that was stored
+//     in a Map ends in exactly one way: it is reported once, deleted, replaced, or discarded by
+//     Stop.
 //   - A key is removed before the expire function sees it. The function may set the key again.
 //   - A Delete that returned true prevented the report. A Delete that returned false found no such
 //     key, or came too late.
@@ -44,11 +45,11 @@
 // # Cost
 //
 // For a present key, Beat and the Set and Touch methods of Keys each make one lock-free lookup and
-// one [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once. The
-// Touch method of a Map takes the lock of the key's bucket, which the key shares with a few others.
-// None of these calls normally allocates, and neither does expiry. A new key, and each Store, takes
-// one allocation in the map. If K contains no pointers, the garbage collector does not scan the
-// wheel. In the map it follows two pointers per key, and the pointers in K and V.
+// one [timingwheel.Timer.Reschedule]. Load makes one lock-free lookup and reads the clock once or
+// twice. The Touch method of a Map takes the lock of the key's bucket, which the key shares with a
+// few others. None of these calls normally allocates, and neither does expiry. A new key, and each
+// Store, takes one allocation in the map. If K contains no pointers, the garbage collector does not
+// scan the wheel. In the map it follows two pointers per key, and the pointers in K and V.
 //
 // # Keys
 //

@@ -25,8 +25,8 @@ type Heartbeats[K comparable] struct {
 	// that is always that late reports no member. Grace must be set before the first Beat. Zero,
 	// the default, and negative values mean no grace.
 	//
-	// With Grace the wheel wakes four more times per timeout while there are members, and these
-	// timers count in Stats and Advance. In Manual mode, a large step of Advance counts as late.
+	// With Grace, the wheel runs four more timers per timeout while there are members, and they
+	// count in Stats and Advance. In Manual mode, a large step of Advance counts as late.
 	Grace time.Duration
 
 	*table[K, struct{}]
@@ -68,7 +68,7 @@ func checkTimeout(timeout time.Duration) error {
 // Beat restarts the timeout of key. If key is not a member, because it is new, has left or was
 // reported, Beat adds it. Beat reports whether it added key. As with [Keys.Set], a heartbeat that
 // comes after the deadline, but before the wheel has removed the member, is in time. After Stop,
-// Beat returns false and does nothing. For a member it allocates nothing. O(1).
+// Beat returns false and does nothing. For a member it rarely allocates. O(1).
 func (h *Heartbeats[K]) Beat(key K) bool {
 	added := h.keys.Set(key, h.timeout)
 	if added && h.Grace > 0 {

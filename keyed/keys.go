@@ -21,7 +21,7 @@ type Keys[K comparable] struct {
 	expire func(keys []K)
 }
 
-// New returns a running set without keys. No goroutine runs while the set is empty. Its errors come
+// New returns a running set without keys. No goroutine runs while the set is empty. Errors come
 // from [timingwheel.New]. New panics if expire is nil.
 //
 // Keys whose deadline has passed are removed and then passed to expire, in batches of 1 to 256

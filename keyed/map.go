@@ -79,8 +79,8 @@ func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([
 func (m *Map[K, V]) TTL() time.Duration { return m.ttl }
 
 // Load returns the value of key, and true if there is an entry. Load does not extend the entry's
-// time to live. After Stop it finds nothing. Load allocates nothing, reads the clock once, and
-// takes no lock unless the entry is overdue. O(1).
+// time to live. After Stop it finds nothing. Load allocates nothing, reads the clock once or twice,
+// and takes no lock unless the entry is overdue. O(1).
 func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -157,7 +157,7 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 // then expires after the ttl with which it was stored, counted from now. If there is no entry,
 // Touch does nothing. A call to Touch that runs at the same time as the expiry of the entry either
 // comes first, and then the entry stays, or returns false. After Stop, Touch returns false. It
-// allocates nothing and reads the clock once. O(1).
+// rarely allocates and reads the clock once or twice. O(1).
 func (m *Map[K, V]) Touch(key K) (touched bool) {
 	entries := m.entries.Load()
 	if entries == nil {

@@ -164,7 +164,7 @@ func (t *table[K, V]) Len() int {
 // to the expire function: calls that have begun continue, and keys that have been removed for a
 // call that is about to begin are still reported. No key is removed after Stop has returned. Stop
 // is idempotent and may be called from the expire function. After Stop every method but Shutdown
-// returns immediately, and none finds a key. O(shards).
+// returns immediately, and none finds a key. O(n).
 func (t *table[K, V]) Stop() {
 	t.mustBeInitialized()
 	t.entries.Store(nil) // before the wheel stops, see the proof above
@@ -214,9 +214,9 @@ func (t *table[K, V]) Now() time.Time { return t.wheel.Now() }
 
 // Advance moves the clock of a set in Manual mode to now and reports the keys that are due: see
 // [timingwheel.TimingWheel.Advance]. It returns the number of timers that it claimed or handed to
-// the executor, which is the number of expired keys unless other goroutines deleted or touched some
-// of them meanwhile. Advance never moves the clock back. It panics if the set is not in Manual
-// mode.
+// the executor, which is the number of expired keys unless Grace is set, or other goroutines
+// deleted or touched some of them meanwhile. Advance never moves the clock back. It panics if the
+// set is not in Manual mode.
 func (t *table[K, V]) Advance(now time.Time) int { return t.wheel.Advance(now) }
 
 // Next returns a time that is not later than the earliest deadline, rounded up to a tick, or false

@@ -16,8 +16,8 @@ import (
 // count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of a day, as
 // with 7 hours, the times differ from day to day.
 //
-// If the clocks are set forward and boundaries fall into the gap, one run at the time of the change
-// replaces them. If the clocks are set back, boundaries come twice. If d is at most the time by
+// If the clocks are set forward and multiples fall into the gap, one run at the time of the change
+// replaces them. If the clocks are set back, multiples occur twice. If d is at most the time by
 // which the clocks are set back, a run takes place both times, so that no pause is longer than d.
 // Otherwise a run takes place only the first time, so that a daily run takes place once a day.
 //
@@ -25,9 +25,9 @@ import (
 // not positive or loc is nil.
 func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
 
-// AlignedAt is [Aligned] with all boundaries shifted by offset: with a d of 24 hours and an offset
-// of 2½ hours, a run takes place every day at 02:30. AlignedAt also panics if offset is negative or
-// not less than d.
+// AlignedAt is [Aligned] with all times shifted by offset: with a d of 24 hours and an offset of 2½
+// hours, a run takes place every day at 02:30. AlignedAt also panics if offset is negative or not
+// less than d.
 func AlignedAt(d, offset time.Duration, loc *time.Location) timingwheel.Scheduler {
 	mustBePositive("Aligned: d", d)
 	if offset < 0 || offset >= d {

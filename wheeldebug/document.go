@@ -14,7 +14,7 @@ import (
 const Schema = 1
 
 // Document is the JSON of the page: the list of wheels, and the requested wheel. Durations are in
-// nanoseconds, and their names end in _ns. Times are in RFC 3339. All other numbers are counts.
+// nanoseconds, and their names end in _ns. Times are in RFC 3339. Most other numbers are counts.
 type Document struct {
 	Schema int     `json:"schema"`          // [Schema]
 	Error  string  `json:"error,omitempty"` // with status 404: no wheel has the requested name

@@ -14,9 +14,9 @@ import (
 
 // Source is a wheel that a [Handler] reads. A *[timingwheel.TimingWheel], a *[timingwheel.Timeouts]
 // and the sets of package keyed are sources. The page shows no levels of a source of another type,
-// unless that type is a struct that embeds one of the first two. The handler calls the methods on
-// the goroutines of requests, possibly concurrently. A Source may also have a method WriteProfile,
-// like [timingwheel.TimingWheel.WriteProfile].
+// unless that type is a struct that embeds one of these. The handler calls the methods on the
+// goroutines of requests, possibly concurrently. A Source may also have a method WriteProfile, like
+// [timingwheel.TimingWheel.WriteProfile].
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats

@@ -17,8 +17,8 @@ import (
 // returns c.
 //
 // If c, like a channel of package ssh, does not support deadlines, the result passes each deadline
-// to c and returns the error of c. Conn finds this out by clearing the deadlines. A c that accepts
-// the zero time must also accept a time in the past, or its deadlines never take effect.
+// to c and returns the error of c. Conn finds this out by clearing the deadlines. If c accepts the
+// zero time, it must also accept a past time, or its deadlines never take effect.
 //
 // Conn panics if c or tw is nil, or if tw has the option Manual or Executor: a callback
 // that blocks could then keep a deadline from taking effect.

@@ -29,7 +29,7 @@
 //   - If several goroutines call SetDeadline concurrently, the read deadline may come from one call
 //     and the write deadline from another.
 //   - A connection is not a *net.TCPConn, although it has the same methods. NetConn returns the
-//     *net.TCPConn. The wheel does not learn of deadlines that are set on it directly.
+//     *net.TCPConn. The wheel does not learn of deadlines that are set on that one directly.
 //   - If the connection that NetConn returns is closed directly, setting or clearing a deadline may
 //     return nil, unless the deadline has passed.
 //
@@ -39,6 +39,7 @@
 // take effect in time, and the connections then use the deadlines of package net. Flush does not
 // make any deadline pass.
 //
-// [Conn], [Listener] and [Dialer] panic if the wheel has an Executor, because a callback that
-// blocks it could keep all deadlines from taking effect. Use another wheel for such callbacks.
+// [Conn], [Listener] and the methods of [Dialer] panic if the wheel has an Executor or is Manual,
+// because a callback that blocks could keep all deadlines from taking effect. Use another wheel for
+// such callbacks.
 package wheelnet

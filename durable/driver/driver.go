@@ -41,8 +41,8 @@ type Config struct {
 	Existing bool
 
 	// Limits, which the store keeps with the queue. 0 means the limit of the existing queue, or the
-	// default of a new one. Each partition keeps its dead letters within their limits, except that
-	// the newest is kept regardless of its size. The oldest are dropped first.
+	// default of a new one. To meet the limits of dead letters, each partition drops its oldest
+	// ones, but keeps the newest regardless of its size.
 	MaxBody     int           // size of a body in bytes; stores do not check it
 	MaxAttempts int           // failed deliveries of a message; stores do not use it
 	DeadLimit   int           // number of dead letters
@@ -105,9 +105,9 @@ type Config struct {
 // Cancel ends the series of a firing message: the message is not due again after the run.
 //
 // Cancel with Change.Interrupt marks a firing message: its Planned becomes [Never]. The next
-// transition that ends the lease then removes the message, as does the expiry of the lease. It
-// counts as acked (Ack; Retry with Again and no Reason), expired (Expire) or cancelled. Put with
-// Replace and OpRepeat return [StatusFiring] for it.
+// transition that ends the lease then removes the message, as does the expiry of the lease. The
+// message counts as acked (Ack; Retry with Again and no Reason), expired (Expire) or cancelled. Put
+// with Replace and OpRepeat return [StatusFiring] for it.
 //
 // Arguments are valid, because package durable validates them once for all stores. Partitions exist
 // in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
@@ -152,8 +152,8 @@ type Backend interface {
 	//
 	// After Pause has returned, no message of the partition begins. Claim leases no new messages
 	// and sets Claimed.Paused, and Begin returns [StatusPaused] for a leased message. All other
-	// transitions continue. Claims still end expired leases, and return the messages of a lost
-	// answer. The store sends a hint with Due 0 when the partition is paused or resumed.
+	// transitions continue. Claims still end expired leases and repeat answers that were lost. The
+	// store sends a hint with Due 0 when the partition is paused or resumed.
 	Pause(ctx context.Context, pause Pause) error
 
 	// Get returns a message, or [ErrNotFound] if no message has this id.
@@ -162,8 +162,8 @@ type Backend interface {
 	// List returns up to limit messages in one state, with their bodies, ordered by time (due time,
 	// end of the lease, or death) and id. StateLeased selects leased and firing messages. The
 	// cursor is empty for the first page, and the last page returns an empty cursor. A page ends
-	// before limit when its bodies have 4 MiB or more. A message that changes between two calls may
-	// be missed or returned twice.
+	// early once its bodies total 4 MiB or more. A message that changes between two calls may be
+	// missed or returned twice.
 	List(ctx context.Context, partition int, state State, cursor string, limit int) ([]Record, string, error)
 
 	// Count returns the counts of a partition.
@@ -219,7 +219,7 @@ type Auditor interface {
 
 // Lister is implemented by a [Store] that can list and delete its queues.
 type Lister interface {
-	// Queues returns the sorted names of all queues, even of incompletely deleted ones.
+	// Queues returns the sorted names of all queues, including partly deleted ones.
 	Queues(ctx context.Context) ([]string, error)
 
 	// DeleteQueue deletes a queue with its messages, counters and members. It returns [ErrNoQueue]
@@ -368,8 +368,8 @@ type Claim struct {
 	// lease that has expired but was not ended is renewed as well, so a lost answer causes no crash
 	// as long as the consumer claims again.
 	//
-	// For each partition, a store remembers the last claims of 16 consumers. It remembers nothing
-	// for an empty name.
+	// For each partition, a store remembers the last claim of each of 16 consumers, and forgets
+	// older ones. It remembers nothing for an empty name.
 	Consumer string
 	Seen     uint64
 
@@ -451,10 +451,10 @@ type Change struct {
 	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
 	// means no restriction.
 	//
-	// With Retry and Again it is the Planned of the run that is over. If the record's Planned is
-	// still the same, it is set to the new due time. Otherwise the series was changed during the
-	// run, and the message is due at Planned, or now if that is past. If OpRepeat or Cancel has
-	// ended the series, the message is removed, and counts as acked, or with a Reason as cancelled.
+	// With Retry and Again it is the Planned of the run that is over. If the record still has this
+	// Planned, the new due time replaces it. Otherwise the series was changed during the run, and
+	// the message is due at Planned, or now if that is past. If OpRepeat or Cancel has ended the
+	// series, the message is removed, and counts as acked, or, with a Reason, as cancelled.
 	Incarnation Instant
 }
 
@@ -521,7 +521,7 @@ type AuditReport struct {
 }
 
 // Hint announces that a message of a partition is due at Due, earlier than all other scheduled
-// messages. Due 0 means that only a claim can find out.
+// messages. Due 0 means that only a claim can tell when.
 type Hint struct {
 	Partition int
 	Due       Instant

@@ -26,7 +26,7 @@
 //   - dead_letters: at most 100, one partition after another, the oldest first;
 //   - recurring: at most 100 of the recurring messages that the last search has found: first those
 //     without due, which crashes have stopped, then the others by due time. recurring_found is the
-//     number of messages found, searched the number read, and searched_all is true if that is all.
+//     number of messages found, searched the number read, and searched_all is true if all were.
 //
 // Durations are in nanoseconds and their names end in ns, times are RFC 3339, and all other numbers
 // are counts. The parts are read one after another, so they are not an atomic snapshot. They are
