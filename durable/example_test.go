@@ -492,12 +492,12 @@ func ExampleQueue_Cancel_interrupt() {
 		fmt.Println(err)
 		return
 	}
-	err := q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+	err := q.Consume(ctx, func(handling context.Context, d *durable.Delivery) error {
 		fmt.Println(q.Cancel(ctx, d.ID, durable.Interrupt)) // by another process, normally
-		<-ctx.Done()
-		fmt.Println(context.Cause(ctx))
+		<-handling.Done()
+		fmt.Println(context.Cause(handling))
 		stop()
-		return ctx.Err()
+		return handling.Err()
 	}, durable.ConsumerOptions{})
 	if err != nil {
 		fmt.Println(err)
