@@ -222,16 +222,12 @@ func reading(add func(*pipeline)) stage {
 // maxTries is how often a transaction is tried that conflicts with others.
 const maxTries = 10
 
-var (
-	startText  = newStatement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	commitText = newStatement("COMMIT")
-)
+var startText, commitText, abortText = newStatement("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"), newStatement("COMMIT"), newStatement("ROLLBACK")
 
 // The server ends the session of a process that stops between two round trips, because the locks of
 // the transaction would keep other processes waiting. Planning would take longer than execution, so
 // plans are used again, also when a table has grown. A plan that must scan although enable_seqscan
-// is off has a large estimated cost, for which the server would compile it: jit = off prevents
-// that.
+// is off has a large estimated cost, for which the server would compile it, if not for jit = off.
 var settingsOfTransaction = newStatement(`
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true), set_config('plan_cache_mode', 'force_generic_plan', true),
 	set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), CASE WHEN $1::boolean THEN set_config('synchronous_commit', 'off', true) END`)
@@ -265,12 +261,15 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 			p.exec(startText)
 			p.exec(settingsOfTransaction, fast)
 		}
-		err := add(&p)
-		if i == len(stages)-1 {
-			p.exec(commitText)
+		err, end := add(&p), commitText
+		if err != nil {
+			p, end = nil, abortText // at once: the next claim skips what is locked
 		}
-		if err == nil && len(p) > 0 {
-			err = conn.SendBatch(ctx, s.batch(p)).Close()
+		if i == len(stages)-1 || err != nil {
+			p.exec(end)
+		}
+		if len(p) > 0 {
+			err = cmp.Or(err, conn.SendBatch(ctx, s.batch(p)).Close())
 		}
 		if err != nil {
 			return err
