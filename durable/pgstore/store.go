@@ -263,7 +263,7 @@ func (s *Store) tryRun(ctx context.Context, fast bool, stages []stage) error {
 		}
 		err, end := add(&p), commitText
 		if err != nil {
-			p, end = nil, abortText // at once: the next claim skips what is locked
+			p, end = nil, abortText // immediately: the next claim skips what is locked
 		}
 		if i == len(stages)-1 || err != nil {
 			p.exec(end)
