@@ -108,7 +108,8 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 }
 
 // Overdue messages are delivered once, and in the order of their due times within a partition. If
-// handlers are fast, most messages begin with their claims.
+// handlers are fast, many messages begin with their claims: all from when the consumer has measured
+// how fast they are.
 func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 64} {
@@ -141,7 +142,7 @@ func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 			assert.Equal(t, messages, n)
 			assert.Equal(t, messages, calls.claimed+calls.began, "each begins once")
 			t.Logf("concurrency %d: %d of %d began with their claims", concurrency, calls.claimed, messages)
-			assert.Greater(t, calls.claimed, messages/3)
+			assert.Greater(t, calls.claimed, messages/10) // usually half or more
 		})
 	}
 }
