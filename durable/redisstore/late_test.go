@@ -327,7 +327,7 @@ func TestCallThatGaveUpHasNoLateEffect(t *testing.T) {
 	m.SetTime(time.Now())
 	proxy := faultproxy.Start(t, m.Addr())
 	hurried, err := durable.Open(t.Context(), newStore(t, newClient(t, proxy.Addr()), redisstore.Options{}),
-		durable.Options{Queue: "held", Partitions: 1, RetryFor: 200 * time.Millisecond})
+		durable.Options{Queue: "held", Partitions: 1, RetryFor: 3 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(hurried.Close)
 	other, err := durable.Open(t.Context(), newStore(t, newClient(t, m.Addr()), redisstore.Options{}), durable.Options{Queue: "held"})
@@ -343,7 +343,7 @@ func TestCallThatGaveUpHasNoLateEffect(t *testing.T) {
 	_, err = hurried.Cancel(t.Context(), id)
 	require.ErrorIs(t, err, durable.ErrUnavailable)
 	require.Eventually(t, proxy.Held, time.Minute, time.Millisecond)
-	m.SetTime(time.Now().Add(11 * time.Second))
+	m.SetTime(time.Now().Add(time.Minute))
 	reply, err := proxy.Release()
 	require.NoError(t, err)
 	require.Contains(t, reply, "late")

@@ -263,15 +263,26 @@ func deadIncarnation(_ *testing.T, q *queue) {
 	m.change(driver.OpPurge, driver.Change{ID: "a", Incarnation: m.get("a").Died}, driver.Change{ID: "b", Incarnation: a})
 }
 
-// repeat changes the series of messages in each state.
+// repeat changes the series of messages in all states with one call.
 func repeat(_ *testing.T, q *queue) {
 	for _, from := range []string{"", "daily"} {
 		for _, to := range []string{"", "weekly"} {
-			for _, state := range []string{absent, scheduled, leased, firing, dead} {
-				m := arrange(q.in(fmt.Sprintf("%s.from-%s.to-%s", state, from, to)), state,
-					driver.PutItem{ID: "m", Body: []byte("body"), MaxAttempts: 2, Repeat: from})
-				m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: to, Delay: far})
-				m.change(driver.OpRepeat, driver.Change{ID: "m", Repeat: to, At: driver.InstantOf(q.now().Add(2 * far))})
+			m := newModel(q.in(fmt.Sprintf("from-%s.to-%s", from, to)))
+			put := func(id string) {
+				m.store(false, driver.PutItem{ID: id, Body: []byte("body"), MaxAttempts: 2, Repeat: from})
+			}
+			put(dead)
+			m.change(driver.OpBury, m.begun(1)...)
+			put(firing)
+			m.begun(1)
+			put(leased)
+			m.hold(far)
+			put(scheduled)
+			for _, at := range []driver.Instant{0, driver.InstantOf(q.now().Add(2 * far))} {
+				m.change(driver.OpRepeat, mapped([]string{dead, firing, leased, absent, scheduled}, func(id string) driver.Change {
+					return driver.Change{ID: id, Repeat: to, Delay: far, At: at}
+				})...)
+				m.compareLists(3)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func FuzzModel(f *testing.F, newStore func(t testing.TB) Fixture) {
 		f.Add(input)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		runModelOn(openAs(t, newStore(t), config()), &choices{input: input, rest: rand.NewPCG(0, 0)},
+		runModel(openAs(t, newStore(t), config()), &choices{input: input, rest: rand.NewPCG(0, 0)},
 			min(len(input)/bytesOfStep, mostSteps))
 	})
 }

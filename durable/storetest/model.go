@@ -17,26 +17,27 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/testscale"
 )
 
-var modelTests = []test{
-	{"Model/1", func(_ *testing.T, q *queue) { runModel(q, 1) }},
-	{"Model/2", func(_ *testing.T, q *queue) { runModel(q, 2) }},
-	{"Model/3", func(_ *testing.T, q *queue) { runModel(q, 3) }},
-}
-
-func runModel(q *queue, seed uint64) {
-	steps := 1000
-	if q.fixture.Advance == nil {
-		steps = 250 // because some steps sleep
+// modelTests returns one test for each seed.
+func modelTests() []test {
+	tests := make([]test, max(3, testscale.Size(10)))
+	for i := range tests {
+		tests[i] = test{fmt.Sprint("Model/", i+1), func(_ *testing.T, q *queue) {
+			steps := 1000
+			if q.fixture.Advance == nil {
+				steps = 250 // because some steps sleep
+			}
+			runModel(q, rand.NewPCG(uint64(i)+1, 0), testscale.Size(steps))
+		}}
 	}
-	runModelOn(q, rand.NewPCG(seed, 0), testscale.Size(steps))
+	return tests
 }
 
-// runModelOn makes random transitions, the same ones for the same source, and compares the store
+// runModel makes random transitions, the same ones for the same source, and compares the store
 // with a simple model after each step: the statuses, every message, and the counts. It moves the
 // clock if the fixture can. Otherwise leases are short, and expire by themselves. A step makes
 // about thirty calls to the store. All random choices are read from source, so that a fuzz target
 // can make them.
-func runModelOn(q *queue, source rand.Source, steps int) {
+func runModel(q *queue, source rand.Source, steps int) {
 	q.t.Helper()
 	m := newModel(q)
 	m.random = rand.New(source) //nolint:gosec // not for secrets
@@ -131,11 +132,10 @@ func (m *model) units(most int) time.Duration {
 }
 
 func (m *model) delay() time.Duration {
-	d := m.units(5)
-	if d > 0 {
-		d -= 10 * time.Second
+	if d := m.units(5); d > 0 {
+		return d - 10*time.Second
 	}
-	return d
+	return 0
 }
 
 // at returns an instant that may have passed. Few are Never.
@@ -202,7 +202,7 @@ func (m *model) stepPause() {
 func (m *model) stepPut() {
 	before := m.now()
 	p := driver.Put{Call: m.nextCall("puts"), Replace: m.random.IntN(3) == 0}
-	for _, id := range m.pick(4) {
+	for _, id := range m.pick(8) {
 		p.Items = append(p.Items, driver.PutItem{
 			ID: id, Body: make([]byte, m.random.IntN(40)), Delay: m.delay(),
 			MaxAttempts: 1 + m.random.IntN(9),
@@ -431,10 +431,7 @@ func (m *model) checkNew(c driver.Claim, now driver.Instant, claimed driver.Clai
 func (m *model) claimAgain(c driver.Claim, unseen []*refMessage) driver.Claimed {
 	claimed, err := m.Claim(m.t.Context(), c)
 	require.NoError(m.t, err)
-	var want []driver.Change
-	for _, ref := range unseen {
-		want = append(want, driver.Change{ID: ref.record.ID, Token: ref.record.Token})
-	}
+	want := mapped(unseen, func(ref *refMessage) driver.Change { return driver.Change{ID: ref.record.ID, Token: ref.record.Token} })
 	require.Equal(m.t, want, changesOf(claimed.Records), m.what)
 	return claimed
 }
@@ -452,7 +449,7 @@ func (m *model) stepApply() {
 		b.Call = m.nextCall("changes")
 	}
 	before := m.settle()
-	for _, id := range m.pick(4) {
+	for _, id := range m.pick(8) {
 		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(),
 			Reason: []string{"", "one", "two"}[m.random.IntN(3)], Uncounted: m.random.IntN(3) == 0,
 			Interrupt: m.random.IntN(2) == 0}

@@ -280,7 +280,11 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
 		m.reasonOpen = m.reasonOpen || m.record.Reason != ""
 	}
-	r.tally(op)
+	if counter := map[driver.Op]*uint64{
+		driver.OpAck: &r.sums.Acked, driver.OpExpire: &r.sums.Expired, driver.OpBury: &r.sums.Buried, driver.OpCancel: &r.sums.Cancelled,
+	}[op]; counter != nil {
+		*counter++
+	}
 	return true
 }
 
@@ -313,17 +317,6 @@ func (r *reference) settle(m *refMessage, op driver.Op, c driver.Change) {
 	m.record.Reason, m.reasonOpen = c.Reason, false
 }
 
-// tally counts a transition.
-func (r *reference) tally(op driver.Op) {
-	counter := map[driver.Op]*uint64{
-		driver.OpAck: &r.sums.Acked, driver.OpExpire: &r.sums.Expired,
-		driver.OpBury: &r.sums.Buried, driver.OpCancel: &r.sums.Cancelled,
-	}[op]
-	if counter != nil {
-		*counter++
-	}
-}
-
 // counts returns the expected counts at an instant.
 func (r *reference) counts(now driver.Instant) driver.Counts {
 	c := r.sums
@@ -349,8 +342,7 @@ func (r *reference) counts(now driver.Instant) driver.Counts {
 }
 
 // firstLease returns the end of the first lease to expire, or 0 if there is none.
-func (r *reference) firstLease() driver.Instant {
-	var first driver.Instant
+func (r *reference) firstLease() (first driver.Instant) {
 	for _, m := range r.messages {
 		if m.inFlight() && (first == 0 || m.record.LeaseEnd < first) {
 			first = m.record.LeaseEnd

@@ -5,8 +5,8 @@
 //		storetest.Run(t, func(t testing.TB) storetest.Fixture { ... })
 //	}
 //
-// The model and the concurrent tests make a tenth of their steps, unless the environment variable
-// TIMINGWHEEL_TESTS is "full".
+// The model runs with three of its ten seeds, and it and the concurrent tests make a tenth of their
+// steps, unless the environment variable TIMINGWHEEL_TESTS is "full".
 package storetest
 
 import (
@@ -52,7 +52,7 @@ type Fixture struct {
 func Run(t *testing.T, newStore func(t testing.TB) Fixture) {
 	t.Helper()
 	for _, c := range slices.Concat(openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests,
-		deadTests, readTests, pauseTests, sharingTests, restartTests, modelTests) {
+		deadTests, readTests, pauseTests, sharingTests, restartTests, modelTests()) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(t, openAs(t, newStore(t), config()))

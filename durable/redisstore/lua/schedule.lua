@@ -8,9 +8,8 @@ local fresh, members = {}, {}
 -- schedule records the new state of a message and the instant at which it is due.
 local function schedule(id, state, at)
   if not earliest or at < earliest then earliest = at end
-  local n = #fresh
-  fresh[n + 1], fresh[n + 2] = id, state
-  members[n + 1], members[n + 2] = decimal(at), id
+  fresh[#fresh + 1], fresh[#fresh + 2] = id, state
+  members[#members + 1], members[#members + 2] = decimal(at), id
 end
 
 -- schedule_all stores the recorded states and schedules their messages. gone are ids to remove from
