@@ -1,7 +1,7 @@
 // Package timingwheel provides timers for programs that hold very many of them: connection
-// heartbeats, request timeouts, retries and cache expiry. It is a hierarchical timing wheel.
-// Arming, stopping and postponing a timer take constant time, however many timers are pending. An
-// idle wheel has no goroutine.
+// heartbeats, request timeouts, retries and cache expiry. It implements a hierarchical timing
+// wheel. Arming, stopping and postponing a timer take constant time, however many timers are
+// pending. An idle wheel has no goroutine.
 //
 //	tw, err := timingwheel.New(timingwheel.Options{}) // ticks of 1 ms
 //	if err != nil {
@@ -17,10 +17,10 @@
 //
 //   - [TimingWheel.AfterFunc] and [TimingWheel.AtFunc] run a function once. The handle is a
 //     [Timer], a small value.
-//   - A [FuncTimer] runs a function and can be armed again, like the timer of [time.AfterFunc]. It
-//     may be a field of a connection. [FuncTimer.Touch] is the operation for heartbeats.
-//   - [TimingWheel.ScheduleFunc] runs a function again and again, at the times of a [Scheduler]
-//     such as [Every] or a schedule of github.com/robfig/cron. Package schedule has more.
+//   - A [FuncTimer] runs a function and can be armed again, like a timer from [time.AfterFunc]. It
+//     may be a struct field. [FuncTimer.Touch] is the operation for heartbeats.
+//   - [TimingWheel.ScheduleFunc] makes a plan, which runs a function at the times of a [Scheduler]
+//     such as [Every] or a schedule from github.com/robfig/cron. Package schedule has more.
 //   - [Timeouts] holds values instead of functions and passes expired values to one function, in
 //     batches. Package keyed keeps one timeout per key.
 //   - [TimingWheel.After], [TimingWheel.NewChannelTimer] and [TimingWheel.NewTicker] send the time
@@ -30,7 +30,7 @@
 //     context.
 //   - A [DelayQueue] is for consumers that take elements at their own pace. It needs no wheel.
 //
-// Package-level functions such as [AfterFunc] and [NewTicker] use the wheel of [Default], which the
+// Package-level functions such as [AfterFunc] and [NewTicker] use the [Default] wheel, which the
 // whole process shares.
 //
 // # Guarantees
@@ -57,26 +57,26 @@
 //
 // A timer with a zero or negative duration, or a time that has passed, is due immediately. A
 // duration beyond the clock's range (at most 292 years) never passes. A time with a monotonic
-// reading is used as is. A time without one is a wall-clock time. The call converts it once, so
-// later steps of the wall clock do not move the timer. While a machine is suspended, Linux's
-// monotonic clock stops, so timers are late by the length of the suspension. Only plans follow the
-// wall clock, and only if their [Scheduler] returns wall-clock times.
+// reading is used as is. A time without one is a wall-clock time. The call that arms the timer
+// converts it once, so later steps of the wall clock do not move the timer. While a machine is
+// suspended, Linux's monotonic clock stops, so timers are late by the length of the suspension.
+// Only plans follow the wall clock, and only if their [Scheduler] returns wall-clock times.
 //
 // # Concurrency
 //
 // All methods may be called from any goroutine at any time, callbacks included, unless their
 // documentation says otherwise. Timers with the same deadline run in no particular order, except in
-// Manual mode with one shard, where they run in the order of arming and Reschedule.
+// Manual mode with one shard, where they run in the order in which they were armed or rescheduled.
 //
 // [TimingWheel.Stop] may be called concurrently with any other call. On a stopped wheel nothing can
-// be armed, and only Shutdown and StopWait wait.
+// be armed, and only Shutdown and StopWait block.
 //
 // # When not to use it
 //
 //   - For a handful of timers, use [time.AfterFunc].
 //   - For callbacks that must start within a tick of their deadlines, use [time.AfterFunc]. The
 //     tick is 1 ms by default and at least 50 µs.
-//   - For timers that must outlive the process, use module durable of this repository.
+//   - For timers that must outlive the process, use this repository's module durable.
 //   - For timers that must follow steps of the wall clock within less than a minute, compare times
 //     with [time.Now]. Plans follow a forward step within a minute: see [Scheduler].
 //
@@ -88,8 +88,8 @@
 // # Sources
 //
 // The algorithm is from Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987. The heap
-// of slots, which makes the wheel tickless, is from Apache Kafka. In the repository,
-// docs/semantics.md has the guarantees in full.
+// of slots, which makes the wheel tickless, is from Apache Kafka. The file docs/semantics.md in the
+// repository states the guarantees in full.
 package timingwheel
 
 import (

@@ -1,5 +1,5 @@
-// Package callwatch has values for [timingwheel.Options.Around]. A [Slow] counts and reports slow
-// callbacks, including those that hang. [Labels] labels profile samples with the running callback.
+// Package callwatch provides values for [timingwheel.Options.Around]. A [Slow] counts and reports
+// slow or hung callbacks. [Labels] labels profile samples with the running callback.
 //
 //	slow := callwatch.NewSlow(200*time.Millisecond, func(r callwatch.Report) {
 //		slog.Warn("slow timer", "callback", r)

@@ -1,10 +1,10 @@
 // Package clocks implements the clock interfaces of other packages on a timing wheel. Code that
 // takes such a clock and code that takes the wheel then use the same clock, and in a test one
-// Advance moves both. The package has no code of its own, only subpackages:
+// Advance moves the time for both. The package has no code of its own, only subpackages:
 //
-//   - Package wheelclockwork implements Clock of github.com/jonboulle/clockwork on a Manual wheel
-//     and on a running wheel. Its timers and tickers are timers of the wheel.
-//   - Package wheelclock implements Clock of github.com/benbjohnson/clock on a Manual wheel. The
-//     timers of that package are structs that only its own Mock can make. They are therefore timers
-//     of a Mock whose time moves with the wheel's.
+//   - Package wheelclockwork implements the Clock interface of github.com/jonboulle/clockwork on a
+//     Manual wheel and on a running wheel. Its timers and tickers are timers of the wheel.
+//   - Package wheelclock implements the Clock interface of github.com/benbjohnson/clock on a Manual
+//     wheel. The interface returns structs that only that package can make. The timers are
+//     therefore timers of its Mock, whose time moves with the wheel's.
 package clocks

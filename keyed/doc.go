@@ -18,22 +18,22 @@
 //
 // # When not to use it
 //
-// If the program already has an object per key, put a [timingwheel.FuncTimer] into that object: it
-// does the same without the map. If entries must be evicted because there are too many of them, use
-// a cache library: this package does not limit the number of keys.
+// If the program already has an object per key, put a [timingwheel.FuncTimer] in that object: the
+// timer does the same without the map. If entries must be evicted because there are too many of
+// them, use a cache library: this package does not limit the number of keys.
 //
 // # Guarantees
 //
 // A key is present from the Set or Store that adds it until a Delete or an expiry removes it. The
 // calls for one key are linearizable: they behave as if they happened one after the other.
 //
-//   - The presence of a key that Set has added ends in exactly one way: it is reported to the
-//     expire function once, one Delete returns true, or the set is stopped. A value that was stored
-//     in a Map ends in exactly one way: it is reported once, deleted, replaced, or discarded by
+//   - The presence of a key that Set has added ends in exactly one way: the key is reported to the
+//     expire function once, one Delete returns true, or the set is stopped. Exactly one thing
+//     happens to a value stored in a Map: it is reported once, deleted, replaced, or discarded by
 //     Stop.
 //   - A key is removed before the expire function sees it. The function may set the key again.
-//   - A Delete that returned true prevented the report. A Delete that returned false found no such
-//     key, or came too late.
+//   - A Delete that returns true has prevented the report. A Delete that returns false has found no
+//     such key, or has come too late.
 //   - No lock is held while the expire function runs. The function may call every method of this
 //     package, including Stop.
 //

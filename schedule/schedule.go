@@ -7,13 +7,13 @@
 //	tw.ScheduleFunc(s, f)
 //
 // Every function returns a [timingwheel.Scheduler], and the wrappers accept any Scheduler,
-// including [timingwheel.Every], a Schedule of github.com/robfig/cron, and a Scheduler of your own.
-// Bad arguments panic.
+// including [timingwheel.Every], a Schedule from github.com/robfig/cron, and a Scheduler of your
+// own. Bad arguments panic.
 //
 // # Run times
 //
 // [timingwheel.Every], [FixedDelay], [Aligned] and [Backoff] determine when runs start. [Jitter],
-// [Limit] and [Until] change the times of the Scheduler that they wrap, and so their order matters:
+// [Limit] and [Until] change the times of the Scheduler that they wrap, so their order matters:
 // Until(Jitter(s, max), t) plans no run after t, and Jitter(Until(s, t), max) none after t+max.
 //
 // # Policies for missed runs
@@ -23,15 +23,15 @@
 // If a chain has two policies of one kind, the outer one applies. A run is missed in one of two
 // ways:
 //
-//   - A run has misfired if it was due before the previous run started: the process was stopped,
-//     the machine was busy, or Advance took a large step. With [RunOnce], the default, one late run
-//     replaces all runs that have misfired.
+//   - A run has misfired if it was due before the previous run started, for example because the
+//     process was stopped, the machine was busy, or Advance took a large step. With [RunOnce], the
+//     default, one late run replaces all runs that have misfired.
 //   - A run overlaps if it came due between the start and the end of the previous run. With
 //     [SkipIfRunning], the default, an overlapping run does not take place.
 //
 // # Sharing a Scheduler
 //
-// A Scheduler of this package may be shared by any number of plans. Each plan has its own count,
+// A Scheduler from this package may be shared by any number of plans. Each plan has its own count,
 // backoff and jitter. The method Next is for callers that compute run times themselves, such as a
 // cron.Cron. All calls to Next on one value form one more plan, whose state is kept in the value.
 // Next may be called from any goroutine.

@@ -13,12 +13,12 @@
 //
 // The page shows counts, times, the options of the wheels and the names passed to [Handler.Add]. It
 // shows no data from callbacks or payloads, and it cannot change a wheel. The profile of a wheel
-// with [github.com/timingwheel-go/timingwheel.Options].ProfileRate contains the names of functions
-// and files of the program. Like net/http/pprof, the page is for the operators of a program and not
-// for its users, because it reveals the load of a service. The handler has no authentication: mount
-// it on an address that is not public, or behind the authentication of your other debug pages.
-// Pages of other sites cannot read or frame the page. The handler does not check the Host header:
-// if DNS rebinding is a concern, check it before the handler.
+// with [github.com/timingwheel-go/timingwheel.Options].ProfileRate contains names of the program's
+// functions and files. Like net/http/pprof, the page is for the operators of a program and not for
+// its users, because it reveals the load of a service. The handler has no authentication: mount it
+// on an address that is not public, or behind the authentication of your other debug pages. Pages
+// from other sites cannot read or frame the page. The handler does not check the Host header: if
+// DNS rebinding is a concern, check it before calling the handler.
 //
 // # Cost
 //

@@ -6,8 +6,8 @@
 //	err = wheelexpvar.Publish("timers", tw)
 //
 // A variable is a JSON object with the fields of [timingwheel.Stats] in snake case. Durations are
-// in seconds and their names end in _seconds. The histogram of lateness appears as quantiles. Each
-// read of the variable calls Stats once. Between reads the package does no work.
+// in seconds and their names end in _seconds. The lateness histogram appears as quantiles. Each
+// read of a variable calls Stats once. Between reads the package does no work.
 //
 // The package is separate from timingwheel because an import of expvar adds a handler to
 // [net/http.DefaultServeMux].

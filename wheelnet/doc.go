@@ -4,12 +4,12 @@
 // instead of 111 ns. A server that sets deadlines per request saves up to 6% of its processor time:
 // an echo server needs 6.69 µs per request instead of 6.93 µs (6.71 µs without deadlines), a
 // net/http server 13.10 µs instead of 13.32 µs (12.56 µs), and a fasthttp server 7.97 µs instead of
-// 8.46 µs (7.71 µs). Idle connections gain nothing that can be measured, because waking their
-// goroutine costs about 30 µs. Each connection takes about 175 bytes more. docs/net.md has the
-// command that repeats the measurement.
+// 8.46 µs (7.71 µs). Idle connections gain nothing measurable, because waking a connection's
+// goroutine takes about 30 µs. A connection takes about 175 bytes more than with package net.
+// docs/net.md has the command that repeats the measurement.
 //
-// [Listener] is for servers, [Dialer] is for clients, and [Conn] wraps a connection that exists
-// already. The program uses the connections as before:
+// [Listener] is for servers, [Dialer] is for clients, and [Conn] wraps an existing connection. The
+// program uses the connections as usual:
 //
 //	tw, err := timingwheel.New(timingwheel.Options{})
 //	...
@@ -29,15 +29,15 @@
 //   - If several goroutines call SetDeadline concurrently, the read deadline may come from one call
 //     and the write deadline from another.
 //   - A connection is not a *net.TCPConn, although it has the same methods. NetConn returns the
-//     *net.TCPConn. The wheel does not learn of deadlines that are set on that one directly.
+//     *net.TCPConn. The wheel does not learn of deadlines set directly on it.
 //   - If the connection that NetConn returns is closed directly, setting or clearing a deadline may
 //     return nil, unless the deadline has passed.
 //
 // # The wheel
 //
 // One wheel serves all connections of a process. When it is stopped, the pending deadlines still
-// take effect in time, and the connections then use the deadlines of package net. Flush does not
-// make any deadline pass.
+// take effect in time, and the connections then use package net's deadlines. Flush does not make
+// any deadline pass.
 //
 // [Conn], [Listener] and the methods of [Dialer] panic if the wheel has an Executor or is Manual,
 // because a callback that blocks could keep all deadlines from taking effect. Use another wheel for

@@ -11,19 +11,19 @@
 //
 // # Lateness
 //
-// timingwheel_lateness_seconds is a native histogram for scrapers that accept protobuf, and a
-// classic histogram for all others. A wheel counts lateness in four buckets per power of two of
+// timingwheel_lateness_seconds is a classic histogram, and by default also a native histogram for
+// scrapers that accept protobuf. A wheel counts lateness in four buckets per power of two of
 // nanoseconds. A native histogram of schema 2 has four buckets per power of two of seconds. The
 // collector maps each bucket of the wheel to the native bucket that contains its upper bound. No
-// two buckets of the wheel map to the same native bucket, and the bounds of the native bucket are
-// 4% to 11% higher. Quantiles that Prometheus computes are therefore too high by at most this shift
-// and the width of a bucket. The bounds of the classic histogram are every fourth of the wheel's
-// bounds, without a shift.
+// two buckets of the wheel map to the same native bucket, and the native bucket's bounds are 4% to
+// 11% higher than the wheel's. Quantiles that Prometheus computes are therefore too high by at most
+// this shift and the width of a bucket. The bounds of the classic histogram are every fourth of the
+// wheel's bounds, without a shift.
 //
 // # Cost
 //
 // A scrape calls Stats of each wheel, which locks one shard after the other. Between scrapes the
 // collector does no work.
 //
-// docs/operating.md of the repository lists all metrics and suggests alerts.
+// docs/operating.md in the repository lists all metrics and suggests alerts.
 package wheelprometheus

@@ -11,7 +11,7 @@
 // The interface returns *clock.Timer and *clock.Ticker, which only that package can make: they
 // belong to package time or to a Mock. The timers of a [Clock] are therefore timers of its Mock,
 // with the Mock's semantics, and not timers of the wheel. For the same reason there is no Clock for
-// a running wheel: use clock.New of that package.
+// a running wheel: use clock.New from that package.
 package wheelclock
 
 import (

@@ -10,12 +10,12 @@
 //	err = clock.BlockUntilContext(ctx, 1)
 //	clock.Advance(time.Minute)
 //
-// A program passes the result of [NewClock] to code that takes a clockwork.Clock. The timers of
-// that code are then timers of the wheel, at the same cost.
+// A program passes the result of [NewClock] to code that takes a clockwork.Clock. That code's
+// timers are then timers of the wheel, and cost no more than its other timers.
 //
 // [clockwork.WithDeadline] and [clockwork.WithTimeout] support only clockwork's own FakeClock. With
 // any other Clock, such as the clocks of this package, they use package time. For contexts that
-// follow the wheel's clock use [timingwheel.TimingWheel.WithTimeout].
+// follow the wheel's clock, use [timingwheel.TimingWheel.WithTimeout].
 package wheelclockwork
 
 import (
