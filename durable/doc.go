@@ -24,7 +24,7 @@
 //   - A timeout that may be lost with the process needs no store. Use package timingwheel.
 //   - The queue does not guarantee an order of delivery, and a handler may run twice for one
 //     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
-//   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put a reference into
+//   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put a reference in
 //     the message.
 //   - The queue is not a workflow engine: a handler enqueues the next step. It keeps no results: a
 //     handler stores them under the message id. It has no priorities: urgent messages get their own
@@ -67,16 +67,16 @@
 // # Recurring messages
 //
 // A message with a Repeat is recurring. It is one message: at any time it waits for its next run or
-// is running. A run is the delivery for one time of the series, retries included. After the run has
-// ended, the message is due at the next time of the series that lies ahead, so missed times are
-// skipped. An interval counts from the first due time. A cron expression follows the clocks of its
-// zone, as package schedule does. If the clocks are set forward past one or more times, one run at
-// the change replaces them. If the clocks are set back by an hour, a daily run takes place once,
-// and half-hourly runs take place in both hours.
+// is running. A run is the delivery for one time in its series, retries included. After the run has
+// ended, the message is due at the next future time in the series, so missed times are skipped. An
+// interval counts from the first due time. A cron expression follows the clocks of its zone, as
+// package schedule does. If the clocks are set forward past one or more times, one run at the
+// change replaces them. If the clocks are set back by an hour, a daily run takes place once, and
+// half-hourly runs take place in both hours.
 //
 // All runs have the same id. [Delivery].Planned, the time of the run, tells them apart.
 //
-// A run that fails is retried like any other message. If the last attempt fails, or the handler
+// A run that fails is retried like any other delivery. If the last attempt fails, or the handler
 // returns [Reject], the run ends with [EventRunFailed] instead of a dead letter, and the next one
 // is planned. After ConsumerOptions.MaxCrashes crashes in one run, the series stops: the message is
 // due at [driver.Never], with the reason, until [Queue.Replay].
@@ -90,10 +90,10 @@
 //
 // # Guarantees
 //
-//   - No lost messages. After Enqueue returns nil, the message is delivered until it is
-//     acknowledged, cancelled, dead or expired. Durability depends on the store: pebblestore calls
-//     fsync, pgstore and redisstore are as durable as the logs and replicas of their servers, and
-//     memstore loses everything when the process ends.
+//   - No lost messages. After Enqueue returns nil, the message is delivered, repeatedly if
+//     necessary, until it is acknowledged, cancelled, dead or expired. Durability depends on the
+//     store: pebblestore calls fsync, pgstore and redisstore are as durable as their servers' logs
+//     and replicas, and memstore loses everything when the process ends.
 //   - Never early. No handler is called before the due time on the store's clock. Lateness has no
 //     bound if the consumers or the store cannot keep up.
 //   - At least once. A message may be redelivered after a crash, after the process was suspended
@@ -111,14 +111,14 @@
 // from the members that have recently sent a heartbeat. A consumer claims messages shortly before
 // they are due, with a lease, and puts them into a timing wheel in memory. When a message is due,
 // the consumer begins it in the store, which checks the token and the clock. Ownership is a hint:
-// claims are atomic, and consumers with free handlers take overdue messages of any partition.
+// claims are atomic, and consumers with free handlers take overdue messages from any partition.
 //
 // The consumer extends the lease while the handler runs. If an extension fails, the consumer
 // cancels the handler's context before the lease expires and another consumer can get the message.
 //
-// Concurrent calls share a round trip or an fsync, up to [driver.MaxBatch] calls. A single call
-// does not wait for others.
+// Up to [driver.MaxBatch] concurrent calls share a round trip or an fsync. A single call does not
+// wait for others.
 //
-// In the repository, docs/durable.md describes the cost of failures with each store,
+// In the repository, docs/durable.md describes what each store may lose if it fails,
 // docs/durable-operations.md the operation of a queue, and docs/durable-design.md the design.
 package durable

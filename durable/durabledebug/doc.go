@@ -35,12 +35,11 @@
 //
 // # Exposure
 //
-// The page shows the ids of dead letters and recurring messages, their reasons, which are the
-// errors of handlers, and the host names of consumers. It shows headers only if [Handler.Headers]
-// is set, and never the bodies of messages. It changes nothing unless [Handler.Actions] is set. In
-// that case visitors may replay and delete dead letters and pause queues. The handler has no
-// authentication: serve it on a private address, or behind the authentication of your other debug
-// pages.
+// The page shows the ids of dead letters and recurring messages, their reasons, which are handlers'
+// errors, and the host names of consumers. It shows headers only if [Handler.Headers] is set, and
+// never the bodies of messages. It changes nothing unless [Handler.Actions] is set. In that case
+// visitors may replay and delete dead letters and pause queues. The handler has no authentication:
+// serve it on a private address, or behind the authentication of your other debug pages.
 //
 // # Cost
 //

@@ -9,8 +9,8 @@
 //
 // # Spans
 //
-// The headers of the message carry the context of the trace, as the propagator writes it. The spans
-// follow the semantic conventions for messaging, version 1.43:
+// The message headers carry the trace context, as the propagator writes it. The spans follow the
+// semantic conventions for messaging, version 1.43:
 //
 //	send orders      PRODUCER  Enqueue; its context is the creation context of the message
 //	claim orders     CLIENT    a consumer claims the message: operation type receive

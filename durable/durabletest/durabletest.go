@@ -1,5 +1,5 @@
-// Package durabletest tests programs that use a durable queue, without waiting for delays. A queue
-// in memory has a clock that only the test moves:
+// Package durabletest tests programs that use a durable queue, without waiting for delays. Its
+// queue is in memory and has a clock that only the test moves:
 //
 //	q, test := durabletest.New(t, durable.Options{})
 //	placeOrder(ctx, q, 42) // enqueues a message with a delay
@@ -7,7 +7,7 @@
 //	test.Advance(30 * time.Minute)
 //	events := test.RunDue(ctx, handler, durable.ConsumerOptions{})
 //
-// A test that runs Consume itself uses memstore in a bubble of testing/synctest instead.
+// A test that runs Consume itself uses memstore in a testing/synctest bubble instead.
 package durabletest
 
 import (

@@ -14,22 +14,22 @@
 //
 // Put returns after its messages are synced to the disk, and so does each transition except Begin,
 // Release and Extend. Calls that arrive together share a sync. Each call takes effect as a whole or
-// not at all. Its status also waits for the sync of earlier calls, on which it may depend. Reads
-// and claims do not wait: they may see a change that a power failure can still undo.
+// not at all. A call that waits for a sync also waits for earlier ones, on which its status may
+// depend. Reads and claims do not wait: they may see a change that a power failure can still undo.
 //
 // Extend writes nothing, and neither does a Claim that begins no message and finds no crash. If no
-// message was claimed for some seconds, a Claim may wait for a sync that reserves tokens. Begin
-// waits only for a message that has crashed. When the queue is reopened after a crash or
+// message has been claimed for some seconds, a Claim may wait for a sync that reserves tokens.
+// Begin waits only for a message that has crashed. When the queue is reopened after a crash or
 // [Store.Close], each message that had begun counts one more crash and is due again: see
 // [driver.Backend]. A first crash may go uncounted if the message began milliseconds before it.
 //
 // # The clock
 //
 // The clock is the wall clock of the process, in whole milliseconds. A message never begins before
-// the clock shows its due time, even if the clock has been set. A step forwards makes every message
-// due whose due time it skips, and ends every lease whose end it skips: a message that was firing
-// may run twice. A step backwards delays messages enqueued before the step, and prolongs leases,
-// both by the size of the step.
+// the clock shows its due time, even if the clock has been set. A forward step makes due every
+// message whose due time it skips, and ends every lease whose end it skips, so a message that was
+// firing may run twice. A backward step delays messages enqueued before the step, and prolongs
+// leases, both by the size of the step.
 //
 // # Faults
 //

@@ -4,18 +4,18 @@
 // durable.Open.
 //
 // A transition of up to 256 messages is one transaction, of one to three round trips. Begins and
-// acknowledgements of all queues that arrive while one is in progress share the next transaction.
-// Only the server's clock decides whether a message is due. Rows are locked, so transactions of the
-// program that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for
-// the same message wait for them. Claims, begins and renewals of leases skip locked messages.
+// acknowledgements of all queues that arrive during such a transaction share the next one. Only the
+// server's clock decides whether a message is due. Rows are locked, so the program's transactions
+// that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for the
+// same message wait for them. Claims, begins and renewals of leases skip locked messages.
 //
 // # Tables
 //
 // All tables are in one schema: see [Options]. A queue has one row in queues and, for each of its
 // partitions, one in partitions and one in claims. A message is a row of messages. The table counts
-// has the changes of the counts since the last claims, calls has the last call of each caller, and
-// members the consumers. Rows with part 0 in messages are not messages: they keep the planner from
-// assuming that the table is small.
+// has the changes to the counts since the last claims, calls has each caller's last call, and
+// members has the consumers. Rows with part 0 in messages are not messages: they keep the planner
+// from assuming that the table is small.
 //
 // # Rights
 //

@@ -2,9 +2,9 @@
 // Sentinel, or on a Cluster. The package needs Redis 6.2 or later, or a compatible server. A
 // program passes its client to [New] and the [Store] to durable.Open.
 //
-// Each transition is one script, so it takes effect as a whole or not at all. All keys of a
-// partition have the same hash tag, so the partitions of a queue spread over the nodes of a
-// Cluster. Only the server's clock decides whether a message is due.
+// Each transition is one script, so it takes effect as a whole or not at all. Each partition has
+// its own hash tag, which all its keys share, so the partitions of a queue spread over the nodes of
+// a Cluster. Only the server's clock decides whether a message is due.
 //
 // # Keys
 //
@@ -34,14 +34,14 @@
 // A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile. On a
 // Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit a partition.
 //
-// # Settings of the server
+// # Server settings
 //
 //   - maxmemory-policy noeviction, see [Options].AllowEviction. If the memory is full, Put returns
 //     [driver.ErrFull] and stores nothing. All other transitions succeed, so consumers can empty
 //     the queue.
 //   - appendonly yes, see [Options].AllowLossOnCrash. With appendfsync always, a crash loses
 //     nothing that was acknowledged; with everysec, up to two seconds.
-//   - Open checks both settings on masters and replicas, and an open queue checks them once a
+//   - Open checks these settings on masters and replicas, and an open queue checks them once a
 //     minute. A setting that the server does not show to the client's user is not checked.
 //   - A failover may lose the last writes of the old master, because replication is asynchronous.
 //     See [Options].Wait for the changes that a failover may undo. Tokens still rise, because they
@@ -49,7 +49,7 @@
 //
 // # Permissions
 //
-// A client's user that an ACL restricts needs:
+// If an ACL restricts the client's user, that user needs:
 //
 //   - EVAL, EVALSHA, EXISTS, TYPE, TIME and the commands on hashes and sorted sets;
 //   - SCAN, UNLINK and EXPIRE, to list and delete queues;

@@ -1,5 +1,5 @@
-// Package typed wraps a durable queue whose bodies are Go values. A codec encodes and decodes them,
-// as JSON by default.
+// Package typed wraps a durable queue of messages whose bodies are Go values. A codec encodes and
+// decodes the values, as JSON by default.
 //
 //	orders := typed.New[Order](q, nil)
 //	id, err := orders.Enqueue(ctx, typed.Message[Order]{Body: order, Delay: 30 * time.Minute})
