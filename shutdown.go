@@ -15,7 +15,7 @@ import (
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
-// stop is [TimingWheel.Stop]. It returns after the last callback has begun.
+// stop is [TimingWheel.Stop]. It returns after the last claim.
 func (e *engine) stop() {
 	e.lasting.mu.Lock()
 	defer e.lasting.mu.Unlock()

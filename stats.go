@@ -28,7 +28,7 @@ type Stats struct {
 	Shards int           // Options.Shards, or its default
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
-	Due       int           // expired or flushed timers whose callbacks have not begun
+	Due       int           // expired or flushed timers that wait for a goroutine
 	Overdue   time.Duration // time since the earliest unclaimed timer, or bucket of timers, was due; 0 if none is due
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed

@@ -347,9 +347,9 @@ func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile
 
 // Flush claims all timers that are pending when it is called, so that their callbacks run now, and
 // returns the number of these timers. [Timer.Stop] then returns false for them, except for plans.
-// Len no longer counts them, and [Stats].Due counts them until their callbacks start. A timer that
-// another goroutine arms during the call may be included. Callbacks run in no particular order.
-// Flush does not wait for them, except in Manual mode with [Inline], where it runs them. The
+// Len no longer counts them, and [Stats].Due counts them while they wait for a goroutine. A timer
+// that another goroutine arms during the call may be included. Callbacks run in no particular
+// order. Flush does not wait for them, except in Manual mode with [Inline], where it runs them. The
 // wheel's Stop discards callbacks that have not started. A plan runs once and continues. On a
 // stopped wheel Flush returns 0. It panics on the wheel of [Default]. O(memory of the wheel).
 func (tw *TimingWheel) Flush() int {
@@ -409,10 +409,10 @@ func (s *shard) flush() (timers []Timer, n int) {
 }
 
 // Stop stops the wheel and discards its pending timers. Timers of the runtime take over the
-// deadlines of contexts and of package wheelnet's connections. No callback starts once Stop has
-// returned. Stop does not wait for callbacks that have started; see [TimingWheel.Shutdown].
-// Afterwards nothing can be armed: calls that return a Timer return the zero one, the methods of
-// handles return false, and Len returns 0.
+// deadlines of contexts and of package wheelnet's connections. Once Stop has returned, no callback
+// starts, except one that a goroutine was about to call. Stop does not wait for callbacks: see
+// [TimingWheel.Shutdown]. Afterwards nothing can be armed: calls that return a Timer return the
+// zero one, the methods of handles return false, and Len returns 0.
 //
 // Stop may be called from a callback, more than once, and concurrently with any other call. It
 // panics on the wheel of [Default]. O(memory of the wheel).

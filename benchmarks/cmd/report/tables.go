@@ -192,7 +192,7 @@ func newTable(header table.Row) table.Writer {
 
 // mistakeKinds are the mistakes that workloads count.
 var mistakeKinds = []struct{ unit, title string }{
-	{"early", "early"}, {"not-run", "did not run"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
+	{"early", "early"}, {"not-run", "missing"}, {"twice", "ran twice"}, {"after-stop", "ran although Stop returned true"},
 	{"false-stop", "did not run although Stop returned false"},
 }
 

@@ -16,7 +16,7 @@ var Gost = Implementation[*gxtime.Timer]{
 		Tick: 10 * time.Millisecond, Stop: MayDrop, Reset: MayDrop,
 		Population: "queues adds, and another goroutine inserts the timers later",
 		Note: "fixed tick; drops adds, stops and resets if too many requests wait (an add reports that, and the adapter " +
-			"retries it; stops and resets do not report it); the adapter waits for the first ticks",
+			"retries it; stops and resets do not report it); a reset counts from arming; the adapter waits for the first ticks",
 	},
 	Open: func(Config) (Timers[*gxtime.Timer], error) {
 		w := gxtime.NewTimerWheel()
