@@ -67,7 +67,7 @@
 // # Recurring messages
 //
 // A message with a Repeat is recurring. It is one message: at any time it waits for its next run or
-// is running. A run is the delivery for one time in its series, retries included. After the run has
+// is running. A run is the delivery for one time in the series, retries included. After the run has
 // ended, the message is due at the next future time in the series, so missed times are skipped. An
 // interval counts from the first due time. A cron expression follows the clocks of its zone, as
 // package schedule does. If the clocks are set forward past one or more times, one run at the

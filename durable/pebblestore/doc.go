@@ -14,7 +14,7 @@
 //
 // Put returns after its messages are synced to the disk, and so does each transition except Begin,
 // Release and Extend. Calls that arrive together share a sync. Each call takes effect as a whole or
-// not at all. A call that waits for a sync also waits for earlier ones, on which its status may
+// not at all. A call that waits also waits for the syncs of earlier calls, on which its status may
 // depend. Reads and claims do not wait: they may see a change that a power failure can still undo.
 //
 // Extend writes nothing, and neither does a Claim that begins no message and finds no crash. If no

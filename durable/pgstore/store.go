@@ -3,11 +3,12 @@
 // creates the tables once with [Migrate], and passes its pool to [New] and the [Store] to
 // durable.Open.
 //
-// A transition of up to 256 messages is one transaction, of one to three round trips. Begins and
-// acknowledgements of all queues that arrive during such a transaction share the next one. Only the
-// server's clock decides whether a message is due. Rows are locked, so the program's transactions
-// that enqueue, cancel, reschedule or acknowledge messages should be short: other calls for the
-// same message wait for them. Claims, begins and renewals of leases skip locked messages.
+// A transition of up to 256 messages is one transaction, of one to three round trips. Begins of all
+// queues that arrive during a transaction of begins share the next one, and acknowledgements
+// likewise. Only the server's clock decides whether a message is due. Rows are locked, so the
+// program's transactions that enqueue, cancel, reschedule or acknowledge messages should be short:
+// other calls for the same message wait for them. Claims, begins and renewals of leases skip locked
+// messages.
 //
 // # Tables
 //

@@ -263,7 +263,7 @@ func deadIncarnation(_ *testing.T, q *queue) {
 	m.change(driver.OpPurge, driver.Change{ID: "a", Incarnation: m.get("a").Died}, driver.Change{ID: "b", Incarnation: a})
 }
 
-// repeat changes the series of messages in all states with one call.
+// repeat changes the series of messages in several states with one call.
 func repeat(_ *testing.T, q *queue) {
 	for _, from := range []string{"", "daily"} {
 		for _, to := range []string{"", "weekly"} {

@@ -8,7 +8,7 @@ import (
 // FuzzModel runs the model tests of [Run] with choices from the fuzz input, one byte per choice.
 func FuzzModel(f *testing.F, newStore func(t testing.TB) Fixture) {
 	f.Helper()
-	const bytesOfStep, mostSteps = 8, 100
+	const bytesOfStep, mostSteps = 32, 100
 	for seed := range uint64(4) {
 		random := rand.NewChaCha8([32]byte{byte(seed)})
 		input := make([]byte, (20+20*seed)*bytesOfStep)

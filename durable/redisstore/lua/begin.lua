@@ -37,7 +37,7 @@ for i, id in ipairs(ids) do
       fresh[n + 1], fresh[n + 2] = id, k == 'F' and s or 'F' .. sub(s, 2, 23) .. length .. sub(s, 31) .. ARGV[3]
       if packed then
         ends[i] = packed
-        leases[n + 1], leases[n + 2] = score, id
+        leases[#leases + 1], leases[#leases + 2] = score, id
       end
     end
   end

@@ -21,7 +21,7 @@ for i, id in ipairs(ids) do
       local n = #fresh
       fresh[n + 1] = id
       fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. rare(planned, ZERO4, series) .. ARGV[3 + 3 * i]
-      members[n + 1], members[n + 2] = score, id
+      members[#members + 1], members[#members + 2] = score, id
     end
   elseif k == 'D' then
     statuses[i] = DONE -- by a copy of this call
