@@ -5,6 +5,6 @@
 //   - Package wheelclockwork implements the Clock interface of github.com/jonboulle/clockwork on a
 //     Manual wheel and on a running wheel. Its timers and tickers are timers of the wheel.
 //   - Package wheelclock implements the Clock interface of github.com/benbjohnson/clock on a Manual
-//     wheel. The interface returns structs that only that package can make. The timers are
+//     wheel. The interface returns structs that only benbjohnson/clock can make. The timers are
 //     therefore timers of its Mock, whose time moves with the wheel's.
 package clocks

@@ -11,7 +11,7 @@
 //	clock.Advance(time.Minute)
 //
 // A program passes the result of [NewClock] to code that takes a clockwork.Clock. That code's
-// timers are then timers of the wheel, and cost no more than its other timers.
+// timers are then timers of the wheel, and cost the same as any others.
 //
 // [clockwork.WithDeadline] and [clockwork.WithTimeout] support only clockwork's own FakeClock. With
 // any other Clock, such as the clocks of this package, they use package time. For contexts that
