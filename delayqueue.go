@@ -34,7 +34,7 @@ const neverDue = math.MaxInt64 // 292 years: no timer is set for it
 // token of another one.
 
 // DelayQueue is an unbounded queue whose elements can be taken once they are due, and never earlier
-// on the monotonic clock. Elements leave in the order of their due times. Elements that are due at
+// on the monotonic clock. Elements leave in order of due time. Elements that are due at
 // the same instant leave in the order of Push and Reset. A DelayQueue does not use a wheel.
 //
 // The zero value is an empty queue and need not be closed. A DelayQueue must not be copied after

@@ -32,7 +32,7 @@ type inbox struct {
 	mu      sync.Mutex
 	records arena.Slab[arena.Page] // the pages are read without mu
 	stamp   uint64                 // Manual mode: the last stamp
-	staged  []uint32               // in the order of arming
+	staged  []uint32               // in order of arming
 	free    []uint32               // for the next timers; the last one is used first
 	first   int64                  // no staged timer is due before this tick
 	now     int64                  // ns: the latest reading of the clock that an arming caller has passed

@@ -121,7 +121,7 @@ func TestManualSubmitsInOrderOfTicks(t *testing.T) {
 }
 
 // An executor that panics may have kept the call or not. In both cases every timer has a call after
-// the next Advance, in the order of arming, and a call too many does nothing.
+// the next Advance, in order of arming, and a call too many does nothing.
 func TestEachTimerHasACallAfterTheExecutorPanics(t *testing.T) {
 	t.Parallel()
 	for name, keeps := range map[string]bool{"having kept the call": true, "having dropped the call": false} {

@@ -392,7 +392,7 @@ func TestTrapDroppedTicksLoseTime(t *testing.T) {
 	}
 	require.Equal(t, 1000, tw.Advance(start.Add(5000*ms)), "all timers that the jump passed")
 	for i := range order {
-		require.Equal(t, i, order[i], "in the order of ticks")
+		require.Equal(t, i, order[i], "in order of tick")
 	}
 	// A later delay starts at the clock, not at the number of processed ticks.
 	tw.AfterFunc(3*ms, func() {})

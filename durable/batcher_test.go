@@ -57,7 +57,7 @@ func TestBatcherCombinesRequestsDuringACall(t *testing.T) {
 		next := 0
 		for _, c := range calls {
 			for _, request := range c {
-				assert.Equal(t, next, request, "in the order of arrival")
+				assert.Equal(t, next, request, "in order of arrival")
 				next++
 			}
 		}

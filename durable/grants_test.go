@@ -107,7 +107,7 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 	})
 }
 
-// Overdue messages are delivered once, and in the order of their due times within a partition. If
+// Overdue messages are delivered once, and in order of due time within a partition. If
 // handlers are fast, many messages begin with their claims: all from when the consumer has measured
 // how fast they are.
 func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {

@@ -2,7 +2,7 @@ package durable
 
 import "time"
 
-// handover matches begun messages with takers, both in the order of arrival. At any time either
+// handover matches begun messages with takers, both in order of arrival. At any time either
 // takers or messages wait, never both. It has no lock and no clock, and is guarded by the
 // dispatcher's mutex.
 type handover struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Begun messages and takers are matched in the order of arrival. A taker that has left gets
+// Begun messages and takers are matched in order of arrival. A taker that has left gets
 // nothing, and a message that is gone reaches no taker.
 func TestHandoverIsFair(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 )
 
 // callLimiter limits the producers' calls that wait for the store or are in progress, in number and
-// in bytes. A call without room waits, in the order of arrival. A single call may exceed the
+// in bytes. A call without room waits, in order of arrival. A single call may exceed the
 // limits if it is the only one. A nil limiter has room for all calls.
 type callLimiter struct {
 	calls, bytes int           // maximum

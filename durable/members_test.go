@@ -100,7 +100,7 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	})
 }
 
-// Messages that have waited for a long time are delivered in the order of their due times within a
+// Messages that have waited for a long time are delivered in order of due time within a
 // partition.
 func TestBacklogIsDeliveredInOrder(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
-				ids := []string{"taken", "heeds", "ignores", "ahead"} // in the order of their due times
+				ids := []string{"taken", "heeds", "ignores", "ahead"} // in order of due time
 				var stuck sync.WaitGroup
 				for i := range 10 {
 					q := open(t, store, durable.Options{Partitions: 1, OnError: func(error) {}})

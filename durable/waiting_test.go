@@ -82,7 +82,7 @@ func TestCallsOfAnOutageAreBounded(t *testing.T) {
 	})
 }
 
-// While the store works, calls wait for room in the order of arrival.
+// While the store works, calls wait for room in order of arrival.
 func TestCallsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: 10}, func(t *testing.T, q *durable.Queue, f *faulty) {

@@ -22,7 +22,7 @@ import (
 )
 
 // Server and consumers are down for longer than all delays. Then each message is delivered once.
-// Messages of a partition are delivered in the order of their due times, except for messages that
+// Messages of a partition are delivered in order of due time, except for messages that
 // are claimed together. The consumer stays within its limits.
 func TestOverdueMessagesAreDeliveredOnceAfterDowntime(t *testing.T) {
 	skipIfShort(t)

@@ -124,7 +124,7 @@ func (a *app) listing(name, usage string, state *string) *cli.Command {
 	return a.command(command{name: name, usage: usage, need: reads, flags: []cli.Flag{most}, run: run})
 }
 
-// previewHeaders returns headers in the order of their keys.
+// previewHeaders returns headers in order of key.
 func previewHeaders(headers map[string]string) string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(headers)) {

@@ -129,7 +129,7 @@ type Backend interface {
 	// Put stores messages. It takes effect once: see [Call].
 	Put(ctx context.Context, put Put) ([]Status, error)
 
-	// Claim ends expired leases and then takes leases on messages, in the order of their due times.
+	// Claim ends expired leases and then takes leases on messages, in order of due time.
 	//
 	// A claim whose answer was lost may have taken effect, or may take effect later. If it has
 	// taken effect, the Claim.Seen of the consumer's next claim shows it, and that claim returns

@@ -34,7 +34,7 @@ type Tester struct {
 
 // New returns an empty queue, which is closed when the test ends. Its clock starts at the current
 // time, in milliseconds. The queue has one partition unless options has another number, so that
-// messages are delivered in the order of their due times.
+// messages are delivered in order of due time.
 func New(t testing.TB, options durable.Options) (*durable.Queue, *Tester) {
 	t.Helper()
 	test := &Tester{tb: t, now: time.Now().Truncate(time.Millisecond)}

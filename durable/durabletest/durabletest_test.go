@@ -29,7 +29,7 @@ func ids(records []durable.Record) (ids []string) {
 	return ids
 }
 
-// Only what is due is delivered, in the order of due times, with every outcome.
+// Only what is due is delivered, in order of due time, with every outcome.
 func TestRunDueDeliversWhatIsDue(t *testing.T) {
 	t.Parallel()
 	q, test := durabletest.New(t, durable.Options{Logger: slog.New(slog.DiscardHandler)})

@@ -206,7 +206,7 @@ func (c *claim) endLeases() {
 	}
 }
 
-// take leases messages in the order of their due times.
+// take leases messages in order of due time.
 func (c *claim) take() {
 	now := transition.Floor(c.l.now())
 	until := now.Add(c.request.Horizon)

@@ -80,7 +80,7 @@ func TestTableModel(t *testing.T) {
 }
 
 // The number of samples is at most twice the largest number of samples of pending timers, plus a
-// few. The timers end in the order of arming or at random.
+// few. The timers end in order of arming or at random.
 func TestTableIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, live := range []int{0, 1, 10, 200} {

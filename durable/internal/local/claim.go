@@ -99,7 +99,7 @@ func (c *claim) endLeases() error {
 	return nil
 }
 
-// takeNew leases messages in the order of their due times.
+// takeNew leases messages in order of due time.
 func (c *claim) takeNew() error {
 	p := c.p
 	for free, ok := p.frontier.free.Min(); ok; free, ok = p.frontier.free.Min() {

@@ -159,7 +159,7 @@ func (p *partition) endLease(l *lease, op driver.Op) {
 	p.frontier.add(l.key)
 }
 
-// scan visits the messages from the front on that are not leased, in the order of due times. visit
+// scan visits the messages from the front on that are not leased, in order of due time. visit
 // reports whether the scan passes the message, which visit has leased, removed or noted as
 // unreadable then. The scan ends at a message that it does not pass.
 func (p *partition) scan(visit func(k key, value []byte) (passed bool)) error {

@@ -68,7 +68,7 @@ func (t *table) scan(kind byte, from []byte, visit func(key, value []byte) (more
 	return t.db.Scan(from, to, visit)
 }
 
-// walk visits the messages of kindScheduled or kindDead from a key on, in the order of their keys.
+// walk visits the messages of kindScheduled or kindDead from a key on, in order of key.
 func (t *table) walk(kind byte, from key, visit func(k key, value []byte) (more bool)) error {
 	var bad error
 	err := t.scan(kind, t.timeKey(kind, from), func(b, value []byte) bool {
