@@ -43,8 +43,8 @@ func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 
 // Stop stops the timer. It reports whether it prevented the timer from firing or removed a value
 // from C that had not been received. It returns false if the value had been received or the timer
-// was already stopped. After Stop, a receive from C blocks until a Reset. If the wheel was stopped,
-// Stop returns true only if it removed a value.
+// was already stopped. After Stop, a receive from C blocks until the timer is reset and fires. If
+// the wheel was stopped, Stop returns true only if it removed a value.
 func (t *ChannelTimer) Stop() bool {
 	t.emitter.mustBeMade("Stop", "ChannelTimer")
 	return t.emitter.stop()
@@ -60,10 +60,10 @@ func (t *ChannelTimer) Reset(d time.Duration) bool {
 }
 
 // After returns a channel on which the current time is sent once, d from now or up to one tick
-// later, by the wheel of [Default]. See [TimingWheel.After].
+// later, by the [Default] wheel. See [TimingWheel.After].
 func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 
-// NewChannelTimer returns a timer on the wheel of [Default] that sends the current time on its
+// NewChannelTimer returns a timer on the [Default] wheel that sends the current time on its
 // channel once, d from now or up to one tick later. See [TimingWheel.NewChannelTimer].
 func NewChannelTimer(d time.Duration) *ChannelTimer { return Default().NewChannelTimer(d) }
 
@@ -78,7 +78,7 @@ type Ticker struct {
 }
 
 // NewTicker returns a ticker that sends the current time at multiples of d from now, each time up
-// to one tick of the wheel late. Delays do not add up. If a tick has not been received when the
+// to one tick of the wheel late. Delays do not accumulate. If a tick has not been received when the
 // next one is due, the next one is dropped. On a stopped wheel nothing is sent. NewTicker panics if
 // d is not positive.
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
@@ -90,8 +90,8 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 }
 
 // Stop stops the ticker and removes a tick from C that has not been received. After Stop, a receive
-// from C blocks until a Reset. Stop does not close C. Stopping a stopped ticker or a zero Ticker
-// has no effect.
+// from C blocks until the ticker is reset and ticks. Stop does not close C. Stopping a stopped
+// ticker or a zero Ticker has no effect.
 func (t *Ticker) Stop() {
 	if t.emitter.c != nil {
 		t.emitter.stop()
@@ -130,7 +130,7 @@ func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	}
 }
 
-// NewTicker returns a ticker on the wheel of [Default] that sends the current time at multiples of
+// NewTicker returns a ticker on the [Default] wheel that sends the current time at multiples of
 // d from now. See [TimingWheel.NewTicker].
 func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 
@@ -286,6 +286,6 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	return cmp.Or(ctx.Err(), ErrStopped)
 }
 
-// Sleep blocks until d has passed on the wheel of [Default], or returns ctx.Err() if ctx ends
+// Sleep blocks until d has passed on the [Default] wheel, or returns ctx.Err() if ctx ends
 // first. See [TimingWheel.Sleep].
 func Sleep(ctx context.Context, d time.Duration) error { return Default().Sleep(ctx, d) }

@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/pool"
 )
 
-// Executor decides on which goroutines callbacks run. A *sync.WaitGroup is an Executor, and
+// Executor determines which goroutines run callbacks. A *sync.WaitGroup is an Executor, and
 // [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
 // [Limit] are Executors.
 //
@@ -35,10 +35,9 @@ type ExecutorFunc func(f func())
 // Go calls e(f).
 func (e ExecutorFunc) Go(f func()) { e(f) }
 
-// Inline is an [Executor] that runs each callback on the goroutine of the wheel that finds it due,
-// one after the other in each shard. It is for tiny callbacks that never block: one that blocks
-// delays all other timers of its shard. In Manual mode callbacks run on the goroutine that calls
-// Advance.
+// Inline is an [Executor] that runs each callback on the wheel goroutine that finds it due, one at
+// a time in each shard. It is for tiny callbacks that never block: one that blocks delays all other
+// timers of its shard. In Manual mode callbacks run on the goroutine that calls Advance.
 var Inline Executor = inline{}
 
 // Goroutines is an [Executor] that starts a new goroutine for each callback, as [time.AfterFunc]

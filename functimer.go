@@ -92,7 +92,7 @@ func (t *FuncTimer) Touch() bool {
 }
 
 // TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
-// now has a monotonic reading. now may be in the past, such as the time at which a packet arrived.
+// now has a monotonic reading. now may be a past time, such as when a packet arrived.
 func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	ref := t.timer.ref.Load()
 	if ref == nil {

@@ -36,7 +36,7 @@ type Options struct {
 	// Defaults to 1ms.
 	Tick time.Duration
 
-	// WheelSize is the number of slots of each level, a power of two from 2 to 65536. Defaults to
+	// WheelSize is the number of slots in each level, a power of two from 2 to 65536. Defaults to
 	// 256.
 	WheelSize int
 
@@ -60,7 +60,7 @@ type Options struct {
 	// the zero time unless Manual is set.
 	Start time.Time
 
-	// Executor decides on which goroutines callbacks run. Defaults to nil: goroutines that the
+	// Executor determines which goroutines run callbacks. Defaults to nil: goroutines that the
 	// wheel starts and reuses, or [Inline] if Manual is set.
 	Executor Executor
 

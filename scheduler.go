@@ -14,20 +14,20 @@ import (
 // zero time if there is none. Any Schedule of github.com/robfig/cron is a Scheduler. Package
 // schedule has more.
 //
-// A plan calls Next without a lock and never concurrently. The first call passes the time at which
-// [TimingWheel.ScheduleFunc] was called. Each further call is made immediately before a run and
-// passes the time for which that run was planned. If the result has passed when the run ends, the
-// plan calls Next once more, with the current time: missed runs are skipped and not replayed. If
-// the first call panics, the panic reaches the caller of ScheduleFunc. If Next panics later, the
-// plan ends, and the panic counts as a panic of the callback.
+// A plan calls Next without holding a lock and never concurrently. The first call passes the time
+// at which [TimingWheel.ScheduleFunc] was called. Each later call is made immediately before a run
+// and passes the time for which that run was planned. If the result has passed when the run ends,
+// the plan calls Next once more, with the current time: missed runs are skipped and not replayed.
+// If the first call panics, the panic reaches the caller of ScheduleFunc. If Next panics later, the
+// plan ends, and the panic counts as a panic in the callback.
 //
-// A result without a monotonic reading, such as a date, is a wall-clock time. While such a run is
-// more than a minute ahead, the wheel compares its clock with the wall clock every minute. If the
-// wall clock was set forward, or the machine was suspended, the run takes place at its wall-clock
-// time, or within a minute if that time has already passed. If the wall clock was set back, the
-// wait never exceeds the original one, so that no time is planned twice. If it was set back by more
-// than three hours and more than ten periods of the plan, the plan instead calls Next once more,
-// with the current time.
+// A result without a monotonic reading, such as one from [time.Date], is a wall-clock time. While
+// its run is more than a minute away, the wheel compares its clock with the wall clock every
+// minute. If the wall clock was set forward, or the machine was suspended, the run takes place at
+// its wall-clock time, or within a minute if that time has already passed. If the wall clock was
+// set back, the wait never exceeds the original one, so that no time is planned twice. If it was
+// set back by more than three hours and more than ten periods of the plan, the plan instead calls
+// Next once more, with the current time.
 type Scheduler interface{ Next(t time.Time) time.Time }
 
 // Every returns a [Scheduler] with a fixed rate: each run is planned a multiple of d after the

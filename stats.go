@@ -311,8 +311,8 @@ func (h Histogram) Count() uint64 {
 	return n
 }
 
-// Quantile returns an upper bound of the q-quantile that is at most a quarter, or 256ns, too high.
-// It returns 0 for an empty histogram. q is clamped to the range from 0 to 1, and NaN counts as 0.
+// Quantile returns an upper bound on the q-quantile, at most a quarter or 256ns too high, whichever
+// is more. It returns 0 for an empty histogram. q is clamped to [0, 1], and NaN counts as 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0

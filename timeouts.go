@@ -17,7 +17,7 @@ type Timeouts[T any] struct{ common }
 
 // NewTimeouts returns a running wheel that passes expired payloads to expire, or an error, as [New]
 // does. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
-// decides on which goroutines expire runs. expire may run on several goroutines concurrently, even
+// determines which goroutines run expire. expire may run on several goroutines concurrently, even
 // for one shard. The slice is valid only during the call.
 //
 // A payload is pending until its batch starts. After that, the Stop method of its handle returns
@@ -53,8 +53,8 @@ func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return armAtTime(w.engine,
 
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The
 // timers count as stopped, and the wheel continues to work. If nothing is pending or the wheel is
-// stopped, the result is empty. To keep the payloads, call RemoveAll before Stop.
-// RemoveAll may wait for a goroutine of the wheel that is moving timers. O(memory of the wheel).
+// stopped, the result is empty. To keep the payloads, call RemoveAll before Stop. RemoveAll may
+// wait for a goroutine of the wheel that is moving timers. O(the wheel's memory).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

@@ -48,7 +48,7 @@ func (t Timer) isDue() bool {
 
 // Stop stops a pending timer and reports whether it did. If so, the callback never starts, and what
 // it refers to is released immediately. Stop returns false if the callback has started or is about
-// to start, if the timer or its wheel was stopped before, and for the zero Timer. If several
+// to start, if the timer or its wheel had already been stopped, and for the zero Timer. If several
 // goroutines call Stop concurrently, exactly one call returns true. Stop does not wait for a
 // running callback.
 //
@@ -128,7 +128,7 @@ func (t Timer) Reschedule(d time.Duration) bool {
 
 // RescheduleAt moves a pending timer, or the next run of a plan, to the time at, and reports
 // whether it did. If not, it arms nothing. If that time has passed, the timer is due immediately.
-// If it has no monotonic reading, it is converted as by [TimingWheel.AtFunc]. In all other respects
+// If it has no monotonic reading, it is converted as in [TimingWheel.AtFunc]. In all other respects
 // RescheduleAt is like [Timer.Reschedule].
 func (t Timer) RescheduleAt(at time.Time) bool {
 	if t.ref == nil {

@@ -258,7 +258,7 @@ func makeDefault() *TimingWheel {
 	return tw
 }
 
-// SetDefault makes tw the wheel of [Default]. Timers that are pending on tw stay pending. Call
+// SetDefault makes tw the [Default] wheel. Timers that are pending on tw stay pending. Call
 // SetDefault at the start of main. SetDefault panics if Default or a package-level function was
 // used before, if SetDefault was called before, or if tw is nil, Manual or stopped. After a panic
 // the default wheel is unchanged.
@@ -281,20 +281,20 @@ func SetDefault(tw *TimingWheel) {
 	defaultWheel.Store(tw)
 }
 
-// AfterFunc runs f once on the wheel of [Default], d from now or up to one tick later. See
+// AfterFunc runs f once on the [Default] wheel, d from now or up to one tick later. See
 // [TimingWheel.AfterFunc].
 func AfterFunc(d time.Duration, f func()) Timer { return Default().AfterFunc(d, f) }
 
-// AtFunc runs f once on the wheel of [Default], at t or up to one tick later. See
+// AtFunc runs f once on the [Default] wheel, at t or up to one tick later. See
 // [TimingWheel.AtFunc].
 func AtFunc(t time.Time, f func()) Timer { return Default().AtFunc(t, f) }
 
-// ScheduleFunc runs f at the times that s plans, on the wheel of [Default]. See
+// ScheduleFunc runs f at the times that s plans, on the [Default] wheel. See
 // [TimingWheel.ScheduleFunc].
 func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s, f) }
 
 // AfterFunc runs f once, d from now or up to one tick later, and never earlier. It returns a handle
-// that can stop or reschedule the timer. [Options.Executor] decides on which goroutine f runs. If d
+// that can stop or reschedule the timer. [Options.Executor] determines which goroutine runs f. If d
 // is zero or negative, f starts immediately, on another goroutine and possibly before AfterFunc
 // returns. In Manual mode f runs in the next [TimingWheel.Advance] instead. A d beyond the clock's
 // range of 2^44 ticks, at most 292 years after New, never passes.
@@ -346,12 +346,12 @@ func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Flush claims all timers that are pending when it is called, so that their callbacks run now, and
-// returns the number of these timers. [Timer.Stop] then returns false for them, except for plans.
-// Len no longer counts them, and [Stats].Due counts them while they wait for a goroutine. A timer
-// that another goroutine arms during the call may be included. Callbacks run in no particular
-// order. Flush does not wait for them, except in Manual mode with [Inline], where it runs them. The
-// wheel's Stop discards callbacks that have not started. A plan runs once and continues. On a
-// stopped wheel Flush returns 0. It panics on the wheel of [Default]. O(memory of the wheel).
+// returns their number. [Timer.Stop] then returns false for them, except for plans. Len no longer
+// counts them, and [Stats].Due counts them while they wait for a goroutine. A timer that another
+// goroutine arms during the call may be included. Callbacks run in no particular order. Flush does
+// not wait for them, except in Manual mode with [Inline], where it runs them. The wheel's Stop
+// discards callbacks that have not started. A plan runs once and continues. On a stopped wheel
+// Flush returns 0. It panics on the [Default] wheel. O(the wheel's memory).
 func (tw *TimingWheel) Flush() int {
 	tw.mustNotBeDefault("Flush")
 	return tw.engine.flush()
@@ -415,7 +415,7 @@ func (s *shard) flush() (timers []Timer, n int) {
 // zero one, the methods of handles return false, and Len returns 0.
 //
 // Stop may be called from a callback, more than once, and concurrently with any other call. It
-// panics on the wheel of [Default]. O(memory of the wheel).
+// panics on the [Default] wheel. O(the wheel's memory).
 func (w *common) Stop() {
 	w.close("Stop")
 	w.engine.stop()
@@ -424,7 +424,7 @@ func (w *common) Stop() {
 // Shutdown stops the wheel like [TimingWheel.Stop]. It then waits until no callback and no call to
 // Executor.Go is under way, and returns nil. If ctx ends first, Shutdown returns ctx.Err(), and
 // callbacks may still be running. A callback that calls Shutdown waits for itself until ctx ends.
-// Shutdown may be called more than once. It panics on the wheel of [Default] and if ctx is nil.
+// Shutdown may be called more than once. It panics on the [Default] wheel and if ctx is nil.
 func (w *common) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx, "Shutdown")
 	w.close("Shutdown")

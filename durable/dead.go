@@ -12,7 +12,7 @@ import (
 
 // Replay reschedules a dead letter as if it had never been delivered. The message is due after
 // delay on the store's clock, or immediately if delay <= 0. Replay also resumes a recurring message
-// that crashes have stopped. [ErrNotFound] means that no such message has this id. Otherwise Replay
+// that crashes have stopped. [ErrNotFound] means that there is no such message. Otherwise Replay
 // returns the same errors as [Queue.Cancel].
 func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})

@@ -147,10 +147,10 @@ func (d *Delivery) Release(ctx context.Context) error {
 }
 
 // Extend extends the lease until dur after the current time on the store's clock, or after the due
-// time if that is later. It returns [ErrInvalid] if dur <= 0. In a handler, whose lease is extended
-// automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. It returns
-// [ErrInterrupted], after it has extended the lease, if the message was cancelled. Otherwise it
-// returns the same errors as [Delivery.Ack].
+// time if that is later. It returns [ErrInvalid] if dur <= 0. Within a handler, where the lease is
+// extended automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. It
+// returns [ErrInterrupted], after it has extended the lease, if the message was cancelled.
+// Otherwise it returns the same errors as [Delivery.Ack].
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
 		return fmt.Errorf("durable: extend message %q: %w duration %v; it must be positive",

@@ -70,8 +70,8 @@ func (k EventKind) String() string {
 	return eventNames[k-1]
 }
 
-// Event is a step of a consumer of this process, or a background error. Crashes of other processes,
-// and calls such as Cancel, are not events.
+// Event is a step taken by a consumer in this process, or a background error. Crashes of other
+// processes, and calls such as Cancel, are not events.
 type Event struct {
 	Kind      EventKind
 	Queue     string        // name of the queue

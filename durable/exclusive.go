@@ -12,9 +12,9 @@ import (
 
 // OneAtATime returns middleware that handles messages with the same key one at a time, in all
 // consumers of the queue that use the middleware. key returns the key of a message, for example one
-// of its headers. Messages with the key "" are not restricted. If a key has more than 250 bytes or
-// a control character, the message becomes a dead letter. Two such middlewares in one chain must
-// not have a key in common.
+// of its headers. Messages with the key "" are not restricted. If a key exceeds 250 bytes or
+// contains a control character, the message becomes a dead letter. Two such middlewares in one
+// chain must not have a key in common.
 //
 // A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubling up
 // to 5 s. It does not keep its place: a later message with the key may be handled before it. Each
@@ -28,9 +28,9 @@ import (
 // [ErrLeaseLost]. A handler that continues after that, or after its process was suspended, may
 // overlap with the next one.
 //
-// A delivery with a key makes three more calls to the store, and another one per third of
-// Visibility. If the store fails, or the lock is lost and the handler returns an error, the failure
-// is reported to Options.OnError and the message is postponed without counting an attempt.
+// A delivery with a key makes three more calls to the store, plus one every third of Visibility. If
+// the store fails, or the lock is lost and the handler returns an error, the failure is reported to
+// Options.OnError and the message is postponed without counting an attempt.
 func OneAtATime(key func(d *Delivery) string) func(Handler) Handler {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, d *Delivery) error {

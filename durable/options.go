@@ -48,10 +48,10 @@ type Options struct {
 	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
-	// Update makes Open change the limits of an existing queue to the limits in Options that are
-	// not 0. The limits of dead letters apply immediately in a directory and in PostgreSQL. On
-	// Redis each process applies them from the next heartbeat of its consumers on. MaxBody and
-	// MaxAttempts apply to a Queue that is opened afterwards.
+	// Update makes Open change an existing queue's limits to the limits in Options that are not 0.
+	// The limits of dead letters apply immediately in a directory and in PostgreSQL. On Redis each
+	// process applies them from the next heartbeat of its consumers on. MaxBody and MaxAttempts
+	// apply to a Queue that is opened afterwards.
 	Update bool
 
 	// RetryFor is the time for which a call that changes something is retried while the store is
@@ -169,7 +169,7 @@ type ConsumerOptions struct {
 
 	// SlowHandler is the time after which a message that is still in its handler, or was returned
 	// by Take and is not settled, is reported once. The check runs several times per Membership.
-	// Defaults to 30 minutes, at least 1 ms.
+	// Defaults to 30 minutes; must be at least 1 ms.
 	SlowHandler time.Duration
 
 	// Backoff returns the delay before the next attempt after a failed delivery. Its arguments are
@@ -192,8 +192,8 @@ type ConsumerOptions struct {
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler
 	// runs, so Visibility does not limit the handler. If a consumer crashes, its messages are
-	// redelivered Visibility after the last extension of their leases. Defaults to 30 s, at least
-	// 100 ms.
+	// redelivered Visibility after the last extension of their leases. Defaults to 30 s; must be at
+	// least 100 ms.
 	Visibility time.Duration
 
 	// Grace is the time for which Consume waits for running handlers when it ends, before it
@@ -202,12 +202,12 @@ type ConsumerOptions struct {
 	Grace time.Duration
 
 	// Horizon is how long before their due times messages are claimed into this process's timing
-	// wheel. Defaults to 500 ms, at least 10 ms.
+	// wheel. Defaults to 500 ms; must be at least 10 ms.
 	Horizon time.Duration
 
 	// Prefetch is the maximum number of messages that are claimed ahead and not begun. The
 	// consumer's partitions share it, and each may always have at least one. With Source.Rate it is
-	// at most the larger of Rate and Concurrency. Defaults to 16,384, at most 16,777,216.
+	// at most the larger of Rate and Concurrency. Defaults to 16,384; must be at most 16,777,216.
 	Prefetch int
 
 	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
@@ -216,7 +216,7 @@ type ConsumerOptions struct {
 
 	// Fallback is the maximum time between two claims from an owned partition. Together, the other
 	// consumers with free handlers claim from the partition about as often. Claims in between
-	// follow hints from the store. Defaults to one second, at least 500 ms.
+	// follow hints from the store. Defaults to one second; must be at least 500 ms.
 	Fallback time.Duration
 
 	// Membership is how long a consumer keeps its partitions after its last heartbeat. The consumer

@@ -117,7 +117,7 @@ func findOutcome(err error) (o *outcomeError) {
 	return o
 }
 
-// Reject returns an error by which a handler makes its message a dead letter immediately,
+// Reject returns an error that a handler returns to make its message a dead letter immediately,
 // regardless of the remaining attempts, even if err is nil. The returned error wraps err.
 func Reject(err error) error {
 	text := errors.New("rejected")
@@ -127,9 +127,9 @@ func Reject(err error) error {
 	return &outcomeError{err: text, rejected: true}
 }
 
-// Fail returns an error by which a handler makes its message due after d, instead of after the
-// delay of ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts
-// as a failed attempt, even if err is nil. After the last attempt the message becomes a dead
+// Fail returns an error that a handler returns to make its message due after d, instead of after
+// the delay from ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery
+// counts as a failed attempt, even if err is nil. After the last attempt the message becomes a dead
 // letter. The returned error wraps err.
 func Fail(err error, d time.Duration) error {
 	return &outcomeError{err: cmp.Or(err, errRetry), change: driver.Change{Delay: max(0, d)}}
@@ -137,19 +137,19 @@ func Fail(err error, d time.Duration) error {
 
 var errRetry = errors.New("retry requested")
 
-// Postpone returns an error by which a handler makes its message due after d, or immediately if
-// d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
+// Postpone returns an error that a handler returns to make its message due after d, or immediately
+// if d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
 // one, and Record.Reason becomes empty. A handler that waits for something, such as the end of a
 // payment, postpones its message and checks again. If the error of Postpone, Again or AgainAt is
-// joined with another one, as by [errors.Join], the delivery counts as failed.
+// joined with another one, as with [errors.Join], the delivery counts as failed.
 func Postpone(d time.Duration) error {
 	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}}
 }
 
-// Again returns an error by which a handler acknowledges its message and makes it due again after
-// d, or immediately if d <= 0. The store makes both changes in one step. The message is due again
-// with the same id, body and headers, and with no attempts, crashes or postponements. A message
-// with an ExpireAt is not delivered after that time.
+// Again returns an error that a handler returns to acknowledge its message and make it due again
+// after d, or immediately if d <= 0. The store makes both changes in one step. The message is due
+// again with the same id, body and headers, and with no attempts, crashes or postponements. A
+// message with an ExpireAt is not delivered after that time.
 func Again(d time.Duration) error { return again(driver.Change{Delay: max(0, d)}) }
 
 // AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. If t has
@@ -257,8 +257,8 @@ func (k EventKind) retries() bool {
 	return k == EventAgain || k == EventRunFailed || k == EventPostponed || k == EventRetried
 }
 
-// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay is
-// least after the first attempt and doubles with each further attempt. It is multiplied by a random
+// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay
+// starts at the value of least and doubles with each further attempt. It is multiplied by a random
 // factor from 0.5 to 1.5, so that messages that failed together are not retried together. The delay
 // never exceeds most. If least <= 0, the delay is 0. The delay depends only on d.Attempts.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {

@@ -234,8 +234,8 @@ func putError(id string, status driver.Status, err error) error {
 // EnqueueBatch stores messages and returns their ids in the same order. The batch is not a
 // transaction: each message is stored separately. If any message is invalid, none is stored, ids is
 // nil and the error wraps [ErrInvalid]. If any message was not stored, the error is a [*BatchError]
-// with the error of each message, and ids has the ids of all messages. Errors and the end of ctx
-// have the same meaning as in [Queue.Enqueue].
+// with the error of each message, and ids has the ids of all messages. Errors, and ctx ending
+// early, mean the same as in [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	requests, err := newRequests(ctx, q, messages)
 	if err != nil {

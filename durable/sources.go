@@ -22,9 +22,9 @@ type Source struct {
 	// consumers in all processes: see [Consume]. 0 means no limit. At most 10,000.
 	MaxRunning int
 
-	// Rate is the maximum number of deliveries per second of the queue, in all its consumers in all
-	// processes: see [Consume]. Retries and postponed messages count too. It may be less than 1.
-	// 0 means no limit.
+	// Rate is the queue's maximum number of deliveries per second, across all its consumers in all
+	// processes: see [Consume]. Retries and postponed messages count too. It may be less than 1. 0
+	// means no limit.
 	Rate float64
 }
 

@@ -95,7 +95,7 @@ func (l *lateness) record(d time.Duration) {
 // Lateness summarizes how long after their due times this process delivered messages, that is,
 // called their handlers or returned them from Take. The values are based on this process's estimate
 // of the store's clock, so they may be too low by the duration of a round trip. P50, P99 and P999
-// are upper bounds of the quantiles, too high by at most a quarter: see
+// are upper bounds on the quantiles, too high by at most a quarter: see
 // [timingwheel.Histogram.Quantile].
 type Lateness struct {
 	P50, P99, P999, Max time.Duration         // quantiles (upper bounds), exact maximum

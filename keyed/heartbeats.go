@@ -10,8 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// ErrBadTimeout is wrapped by the errors of [NewHeartbeats] and [NewMap] for a timeout or ttl that
-// is not positive. It does not mean that a call timed out.
+// ErrBadTimeout is wrapped by the errors that [NewHeartbeats] and [NewMap] return for a timeout or
+// ttl that is not positive. It does not mean that a call timed out.
 var ErrBadTimeout = errors.New("keyed: bad timeout")
 
 // Heartbeats detects members that have stopped sending heartbeats. All members have the same

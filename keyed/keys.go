@@ -65,7 +65,7 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 }
 
 // SetAt is [Keys.Set] with a point in time instead of a duration. If t has passed, key expires
-// immediately. A wall-clock time is converted as by [timingwheel.TimingWheel.AtFunc].
+// immediately. A wall-clock time is converted as in [timingwheel.TimingWheel.AtFunc].
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -98,7 +98,7 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 }
 
 // TouchAt is [Keys.Touch] with a point in time instead of a duration. If t has passed, key expires
-// immediately. A wall-clock time is converted as by [timingwheel.TimingWheel.AtFunc].
+// immediately. A wall-clock time is converted as in [timingwheel.TimingWheel.AtFunc].
 func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {

@@ -239,9 +239,9 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 	}
 }
 
-// Expired returns the number of entries that have expired and wait to be passed to the expire
-// function. Len does not count them. They wait while earlier calls to the expire function run, so
-// the number grows if the function blocks. After Stop, Expired returns 0. O(1).
+// Expired returns the number of entries that have expired and are waiting to be passed to the
+// expire function. Len does not count them. They wait while earlier calls to the expire function
+// run, so the number grows if the function blocks. After Stop, Expired returns 0. O(1).
 func (m *Map[K, V]) Expired() int {
 	if m.entries.Load() == nil {
 		return 0

@@ -12,7 +12,7 @@ import (
 
 // Aligned returns a Scheduler that plans a run whenever the wall clock in loc shows a multiple of
 // d: with 15 minutes at :00, :15, :30 and :45, with 24 hours at midnight, and with 7 days at
-// midnight on Mondays. Multiples are defined as by [time.Time.Truncate], but in local time: they
+// midnight on Mondays. Multiples are defined as in [time.Time.Truncate], but in local time: they
 // count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of a day, as
 // with 7 hours, the times differ from day to day.
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Conn returns a connection that behaves like c and whose deadlines tw keeps. Conn clears the
+// Conn returns a connection that behaves like c and whose deadlines tw enforces. Conn clears the
 // deadlines of c. Afterwards, set deadlines on the result only, and close the result, not c.
 //
 // If c is a [*net.TCPConn], a [*net.UnixConn] or a [*net.UDPConn], the result has all methods of c.
@@ -18,7 +18,7 @@ import (
 //
 // If c, like a channel of package ssh, does not support deadlines, the result passes each deadline
 // to c and returns the error of c. Conn finds this out by clearing the deadlines. If c accepts the
-// zero time, it must also accept a past time, or its deadlines never take effect.
+// zero time, it must also accept a past time, or deadlines on the result never take effect.
 //
 // Conn panics if c or tw is nil, or if tw has the option Manual or Executor: a callback
 // that blocks could then keep a deadline from taking effect.

@@ -49,8 +49,8 @@ type Config struct {
 	DeadBytes   int64         // size of their bodies in bytes
 	DeadAge     time.Duration // time since their deaths
 
-	// Update makes Open change the limits of an existing queue to those that are not 0, instead of
-	// returning [ErrOptions] if they differ.
+	// Update makes Open change an existing queue's limits to the nonzero ones given here, instead
+	// of returning [ErrOptions] if they differ.
 	Update bool
 
 	RetryFor time.Duration // limits how long a store waits for another process; 0: the store decides

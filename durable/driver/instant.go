@@ -23,7 +23,7 @@ func (i Instant) Add(d time.Duration) Instant {
 	return min(i+ms, Never) // the sum cannot overflow
 }
 
-// InstantOf returns the first instant that is not before t, from 0 to [Never].
+// InstantOf returns the first instant not before t, clamped to the range from 0 to [Never].
 func InstantOf(t time.Time) Instant {
 	switch { // UnixMilli could overflow outside this range
 	case t.After(Never.Time()):
