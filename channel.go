@@ -22,8 +22,8 @@ type ChannelTimer struct {
 }
 
 // After returns a channel on which the current time is sent once, d from now or up to one tick
-// later, and never earlier. If d is zero or negative, it is due immediately. After costs less than
-// NewChannelTimer, but its timer cannot be stopped: the wheel keeps it until d has passed. If the
+// later, and never earlier. If d is zero or negative, the value is due immediately. After costs
+// less than NewChannelTimer, but its timer cannot be stopped and is kept until d has passed. If the
 // value may not be needed, use [TimingWheel.NewChannelTimer]. On a stopped wheel nothing is sent.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
@@ -32,9 +32,9 @@ func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 }
 
 // NewChannelTimer returns a timer that sends the current time on its channel once, d from now or up
-// to one tick later, and never earlier. If d is zero or negative, it is due immediately. The wheel
-// keeps the timer until it fires or is stopped, even if the program no longer refers to it. On a
-// stopped wheel nothing is sent.
+// to one tick later, and never earlier. If d is zero or negative, the timer is due immediately. The
+// wheel keeps the timer until it fires or is stopped, even if the program no longer refers to it.
+// On a stopped wheel nothing is sent.
 func (tw *TimingWheel) NewChannelTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.C = t.emitter.start(tw, d)
@@ -51,16 +51,16 @@ func (t *ChannelTimer) Stop() bool {
 }
 
 // Reset makes the timer fire d from now or up to one tick later, whether it is pending, has fired
-// or has been stopped. If d is zero or negative, it is due immediately. Reset removes a value from
-// C that has not been received. It returns what [ChannelTimer.Stop] would have returned. If the
-// wheel was stopped, Reset arms nothing. Moving a pending timer later allocates nothing.
+// or has been stopped. If d is zero or negative, the timer is due immediately. Reset removes a
+// value from C that has not been received. It returns what [ChannelTimer.Stop] would have returned.
+// If the wheel was stopped, Reset arms nothing. Moving a pending timer later allocates nothing.
 func (t *ChannelTimer) Reset(d time.Duration) bool {
 	t.emitter.mustBeMade("Reset", "ChannelTimer")
 	return t.emitter.reset(d)
 }
 
-// After returns a channel on which the current time is sent once, d from now or up to one tick
-// later, by the [Default] wheel. See [TimingWheel.After].
+// After returns a channel on which the [Default] wheel sends the current time once, d from now or
+// up to one tick later. See [TimingWheel.After].
 func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 
 // NewChannelTimer returns a timer on the [Default] wheel that sends the current time on its
@@ -68,8 +68,8 @@ func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 func NewChannelTimer(d time.Duration) *ChannelTimer { return Default().NewChannelTimer(d) }
 
 // Ticker is a [time.Ticker] on a wheel: it sends the current time on C at regular intervals. Make
-// one with [TimingWheel.NewTicker]. The wheel keeps a ticker until it is stopped, even if the
-// program no longer refers to it. A Ticker must not be copied. Its methods may be called
+// one with [TimingWheel.NewTicker]. The wheel keeps a ticker until the ticker is stopped, even if
+// the program no longer refers to it. A Ticker must not be copied. Its methods may be called
 // concurrently.
 type Ticker struct {
 	C <-chan time.Time // has a buffer of one tick, and is never replaced or closed
@@ -100,7 +100,7 @@ func (t *Ticker) Stop() {
 
 // Reset restarts the ticker with the period d, even if it was stopped. The next tick comes d from
 // now. Reset removes a tick from C that has not been received. If the wheel was stopped, Reset arms
-// nothing. It panics if d is not positive or if the Ticker was not made by NewTicker.
+// nothing. Reset panics if d is not positive or if the Ticker was not made by NewTicker.
 func (t *Ticker) Reset(d time.Duration) {
 	mustBePositive("Ticker.Reset", d)
 	t.emitter.mustBeMade("Reset", "Ticker")
@@ -110,7 +110,7 @@ func (t *Ticker) Reset(d time.Duration) {
 // Ticks returns an iterator that yields the current time at multiples of d from the start of the
 // loop, each time up to one tick of the wheel late. Each loop has its own ticker, which is stopped
 // when the loop is left. The loop ends when the wheel is stopped. A tick that comes while the body
-// runs waits; further ticks are dropped. Ticks panics if d is not positive.
+// runs waits; later ticks are dropped. Ticks panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
@@ -257,9 +257,9 @@ func (e *emitter) empty() bool {
 // Sleep blocks until d has passed, or up to one tick longer, and returns nil. If ctx ends first,
 // Sleep returns ctx.Err(). If the wheel is stopped before or during the call, Sleep returns
 // [ErrStopped]. If d is zero or negative, Sleep returns immediately: ctx.Err() if ctx has ended,
-// and nil otherwise. The wheel's Flush ends a Sleep early, with nil. Sleep panics if ctx is nil.
+// and nil otherwise. [TimingWheel.Flush] makes Sleep return nil early. Sleep panics if ctx is nil.
 //
-// Do not call Sleep in a callback of a wheel that is Manual or has the [Inline] executor, because
+// Do not call Sleep from a callback if the wheel is Manual or has the [Inline] executor, because
 // the callback would block the wheel that is to wake it.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	mustHaveContext(ctx, "Sleep")

@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// WithTimeout is like [context.WithTimeout], but uses a timer of the wheel. It returns a context
+// WithTimeout is like [context.WithTimeout], but uses a timer on the wheel. It returns a context
 // that ends when d has passed or up to one tick later, when the cancel function is called, or when
 // parent ends, whichever comes first. If d is zero or negative, the context has ended already. Call
 // the cancel function when the context is no longer needed, to release the timer.
@@ -20,15 +20,15 @@ import (
 // package context derives from the result costs a goroutine. Use package context instead if other
 // code derives many such contexts. docs/contexts.md lists all differences.
 //
-// The wheel's Flush ends the context. If the wheel is stopped, a timer of the runtime takes over
-// the deadline. A context that is made on a stopped wheel has such a timer from the beginning. In
+// [TimingWheel.Flush] ends the context. If the wheel is stopped, a runtime timer takes over the
+// deadline. A context that is made on a stopped wheel has a runtime timer from the beginning. In
 // Manual mode the deadline is on the wheel's clock. If a Manual wheel is stopped, the remaining
 // time passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.engine.config.Now().Add(d), d, nil)
 }
 
-// WithTimeoutCause is like [TimingWheel.WithTimeout] and sets the cause that [context.Cause]
+// WithTimeoutCause is like [TimingWheel.WithTimeout] but sets the cause that [context.Cause]
 // returns if the context ends because d has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.engine.config.Now().Add(d), d, cause)
@@ -40,7 +40,7 @@ func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (contex
 	return tw.withDeadline(parent, t, t.Sub(tw.engine.config.Now()), nil)
 }
 
-// WithDeadlineCause is like [TimingWheel.WithDeadline] and sets the cause that [context.Cause]
+// WithDeadlineCause is like [TimingWheel.WithDeadline] but sets the cause that [context.Cause]
 // returns if the context ends because t has passed. The cancel function does not set the cause.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, t, t.Sub(tw.engine.config.Now()), cause)
@@ -330,7 +330,7 @@ func (c *deadlineContext) watch() {
 	}
 }
 
-// AfterFunc is the method by which package context registers its contexts with this one. The
+// AfterFunc is the method that package context calls to register its contexts with this one. The
 // goroutine that ends the context calls f, so f has returned when cancel returns. The functions
 // that package context passes never block. If f called cancel, f would wait for itself.
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {

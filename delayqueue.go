@@ -33,9 +33,9 @@ const neverDue = math.MaxInt64 // 292 years: no timer is set for it
 // Rejected: one channel of tokens for all takers. A taker that needs no token could receive the
 // token of another one.
 
-// DelayQueue is an unbounded queue whose elements can be taken once they are due, and never earlier
-// on the monotonic clock. Elements leave in order of due time. Elements that are due at
-// the same instant leave in the order of Push and Reset. A DelayQueue does not use a wheel.
+// DelayQueue is an unbounded queue whose elements can be taken once they are due on the monotonic
+// clock, and never earlier. Elements leave in order of due time. Elements that are due at the same
+// instant leave in the order in which they were pushed or reset. A DelayQueue does not use a wheel.
 //
 // The zero value is an empty queue and need not be closed. A DelayQueue must not be copied after
 // first use. It belongs to the testing/synctest bubble in which it is first used. All methods may
@@ -50,9 +50,9 @@ type DelayQueue[T any] struct {
 	takers   list.List // channels of waiting takers, with room for a token; the front one came first
 }
 
-// Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, calls
-// with its handle return false and have no effect. The same holds for nil, for the zero value and
-// for a copy of a Delayed.
+// Delayed is the handle to an element in a [DelayQueue]. Once the element has left the queue, calls
+// with its handle return false and have no effect. The same holds for a nil handle, for a zero
+// Delayed and for a copy of a Delayed.
 type Delayed[T any] element[T]
 
 // element is the heap's view of a Delayed. The types are separate so that Delayed does not export
@@ -100,8 +100,8 @@ func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 }
 
 // PushAt adds v, which is due at t, and returns its handle. If t has passed, v is due immediately.
-// If t has no monotonic reading, the wall clock is read once, and later steps of it do not move the
-// element. PushAt is O(log n) and never blocks.
+// If t has no monotonic reading, the wall clock is read once, and later wall-clock steps do not
+// move the element. PushAt is O(log n) and never blocks.
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,7 +191,7 @@ func (q *DelayQueue[T]) Len() int {
 	return q.heap.Len()
 }
 
-// Channel returns a channel with a buffer of size that delivers elements as they become due. A
+// Channel returns a channel with capacity size that delivers elements as they become due. A
 // goroutine takes elements for the channel until ctx ends, and then closes the channel. To lose no
 // element, receive until the channel is closed, because elements in the buffer do not return to the
 // queue.

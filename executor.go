@@ -16,15 +16,15 @@ import (
 // [ExecutorFunc] adapts the methods of most pools. [Inline], [Goroutines] and the results of
 // [Limit] are Executors.
 //
-// The wheel calls Go once per callback that is due, or with [Timeouts] once per batch. The caller
-// is a goroutine of the wheel that holds no lock, or in Manual mode the caller of Advance or Flush.
-// Go must call f exactly once, now or later, on any goroutine. Go must not block for long, because
-// the wheel hands over no other callback of the same shard in the meantime.
+// The wheel calls Go once per callback that is due, or with [Timeouts] once per batch. The call
+// comes from one of the wheel's goroutines, which holds no lock, or in Manual mode from the caller
+// of Advance or Flush. Go must call f exactly once, now or later, on any goroutine. It must not
+// block for long, because the wheel hands over no other callback from the same shard meanwhile.
 //
 // f claims its timer and runs the callback. Until f is called, the timer stays pending and can be
 // stopped or rescheduled. If it was stopped or is no longer due, f does nothing. A call to Go may
 // still be under way when [TimingWheel.Stop] returns, but not once [TimingWheel.Shutdown] has
-// returned nil. An f that is called after the wheel's Stop does nothing.
+// returned nil. If f is called after the wheel was stopped, it does nothing.
 type Executor interface{ Go(f func()) }
 
 // ExecutorFunc turns a function, such as a method of a pool, into an [Executor]:
@@ -37,7 +37,7 @@ func (e ExecutorFunc) Go(f func()) { e(f) }
 
 // Inline is an [Executor] that runs each callback on the wheel goroutine that finds it due, one at
 // a time in each shard. It is for tiny callbacks that never block: one that blocks delays all other
-// timers of its shard. In Manual mode callbacks run on the goroutine that calls Advance.
+// timers in its shard. In Manual mode callbacks run on the goroutine that calls Advance.
 var Inline Executor = inline{}
 
 // Goroutines is an [Executor] that starts a new goroutine for each callback, as [time.AfterFunc]
@@ -53,10 +53,10 @@ type goroutines struct{}
 func (goroutines) Go(f func()) { go f() }
 
 // Limit returns an [Executor] that runs at most n callbacks of a wheel, or n batches of [Timeouts],
-// at a time. It reuses its goroutines, except in Manual mode. Further timers that are due stay
+// at a time. It reuses its goroutines, except in Manual mode. Other timers that are due stay
 // pending, and can be stopped or rescheduled. Callbacks that wait for other callbacks may deadlock
-// at the limit. One value serves one wheel: [New] returns an error for a second wheel. If several
-// wheels must share a limit, use a pool. Limit panics if n is not positive.
+// at the limit. The Executor serves only one wheel: [New] returns an error for a second wheel. If
+// several wheels must share a limit, use a pool. Limit panics if n is not positive.
 func Limit(n int) Executor {
 	if n < 1 {
 		panic(fmt.Sprintf("timingwheel: Limit: n is %d; it must be positive", n))

@@ -24,8 +24,8 @@ type FuncTimer struct {
 
 // NewFuncTimer returns a timer that is armed to call f once, d from now or up to one tick later,
 // and never earlier. If d is zero or negative, the timer is due immediately. [Options.Executor]
-// determines on which goroutine f runs. On a stopped wheel the timer is not armed and cannot be.
-// NewFuncTimer panics if f is nil.
+// determines which goroutine runs f. On a stopped wheel the timer cannot be armed. NewFuncTimer
+// panics if f is nil.
 func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	t := new(FuncTimer)
 	t.Init(tw, d, f)
@@ -33,9 +33,9 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 }
 
 // Init prepares a timer that is a field of another struct and arms it, like
-// [TimingWheel.NewFuncTimer]. Only its function may call a method before Init returns. Init panics
-// if tw or f is nil or if the timer was initialised before. To use a timer again, call Reset. The
-// memory of a stopped timer must not be overwritten: the wheel may still refer to it.
+// [TimingWheel.NewFuncTimer]. Until Init returns, only f may call the timer's methods. Init panics
+// if tw or f is nil or if the timer has already been initialised. To use a timer again, call Reset.
+// The memory of a stopped timer must not be overwritten: the wheel may still refer to it.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
@@ -57,9 +57,9 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 }
 
 // Reset arms the timer to call its function once, d from now or up to one tick later. If d is zero
-// or negative, it is due immediately. Reset reports whether the timer was already armed. If so, the
-// function is not called for the old deadline. If the timer had fired, the function may still be
-// running, and the next call does not wait until it returns, so two calls may overlap.
+// or negative, the timer is due immediately. Reset reports whether the timer was already armed. If
+// so, the function is not called for the old deadline. If the timer had fired, the function may
+// still be running, and the next call does not wait until it returns, so two calls may overlap.
 //
 // On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
 // initialised or if a shard already has 2^29 timers. Reset never waits for a callback. Moving the
@@ -77,10 +77,10 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 }
 
 // Touch postpones the timer and reports whether it was armed. The new deadline is d from now, where
-// d is the duration of the last Reset or Init. The function is not called before the new deadline.
-// A deadline that is already later is kept. If the timer has fired, or it or its wheel was stopped,
-// Touch returns false and arms nothing. If Touch races with the expiry, either Touch returns true
-// and the function is not called yet, or Touch returns false.
+// d is the duration passed to the last Reset or Init. The function is not called before the new
+// deadline. A deadline that is already later is kept. If the timer has fired, or it or its wheel
+// was stopped, Touch returns false and arms nothing. If Touch races with the expiry, either Touch
+// returns true and the function is not called yet, or Touch returns false.
 //
 // Touch reads the clock once. Except in Manual mode it takes no lock.
 func (t *FuncTimer) Touch() bool {
@@ -92,7 +92,7 @@ func (t *FuncTimer) Touch() bool {
 }
 
 // TouchFrom is like [FuncTimer.Touch] with now instead of the current time, and reads no clock if
-// now has a monotonic reading. now may be a past time, such as when a packet arrived.
+// now has a monotonic reading. now may be in the past, such as the time a packet arrived.
 func (t *FuncTimer) TouchFrom(now time.Time) bool {
 	ref := t.timer.ref.Load()
 	if ref == nil {
@@ -128,7 +128,7 @@ func (t *FuncTimer) touch(now int64) bool {
 }
 
 // Stop stops the timer and reports whether it was armed. If so, the function is not called. Stop
-// returns false if the timer has fired, or if it or its wheel was stopped before. Stop does not
+// returns false if the timer has fired, or if it or its wheel was already stopped. Stop does not
 // wait for a call that is under way; see [FuncTimer.StopWait]. A later Reset arms the timer again.
 func (t *FuncTimer) Stop() bool {
 	stopped, _ := t.timer.stop()

@@ -40,8 +40,8 @@ type Options struct {
 	// 256.
 	WheelSize int
 
-	// Levels is the number of levels, from 1 to 16. A slot of one level covers as much time as all
-	// slots of the level below. A timer beyond the last level waits on that level for one or more
+	// Levels is the number of levels, from 1 to 16. A slot in one level covers as much time as all
+	// slots in the level below. A timer beyond the last level waits on that level for one or more
 	// rounds. Levels are allocated when a timer needs them. Defaults to 4.
 	Levels int
 
@@ -56,34 +56,34 @@ type Options struct {
 	// [TimingWheel.Advance]. It is for tests, simulations and event loops.
 	Manual bool
 
-	// Start is the first reading of a Manual wheel's clock. Defaults to the time of New. It must be
-	// the zero time unless Manual is set.
+	// Start is the first reading of a Manual wheel's clock. Defaults to the time at which New is
+	// called. It must be the zero time unless Manual is set.
 	Start time.Time
 
 	// Executor determines which goroutines run callbacks. Defaults to nil: goroutines that the
 	// wheel starts and reuses, or [Inline] if Manual is set.
 	Executor Executor
 
-	// OnPanic is called with the value and the stack of a panic in a callback, on the goroutine of
-	// the callback, without a lock. Defaults to nil: a panic crashes the program, or in Manual mode
+	// OnPanic is called with the value and the stack of a panic in a callback, on the callback's
+	// goroutine, with no lock held. Defaults to nil: a panic crashes the program, or in Manual mode
 	// with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
 	// Around is called around each callback, or with [Timeouts] around each batch, on the goroutine
-	// that runs it and without a lock. Several goroutines may call it at the same time. Around must
+	// that runs it, with no lock held. Several goroutines may call it at the same time. Around must
 	// call run exactly once, on the same goroutine, before it returns, or the wheel panics. run
 	// runs the callback, and OnPanic if the callback panics. Because run may panic or call
 	// runtime.Goexit, Around must defer whatever it does after run.
 	//
-	// A panic of Around itself is reported to OnPanic only for a plan. If Around panics or exits
+	// A panic in Around itself is reported to OnPanic only for a plan. If Around panics or exits
 	// before run, the callback is lost, and a [Ticker] does not tick again. Shutdown waits until
-	// Around has returned. Package callwatch has values for this field. Defaults to nil: the
+	// Around has returned. Package callwatch provides values for this field. Defaults to nil: the
 	// callback is called directly.
 	Around func(c Call, run func())
 
 	// ProfileRate makes the wheel sample one timer in ProfileRate, at random, for
-	// [TimingWheel.WriteProfile]. It is at most 2^30. A rate of 512 adds 3% to the cost of arming
-	// and stopping. Defaults to 0: no profile.
+	// [TimingWheel.WriteProfile]. It must be at most 2^30. A rate of 512 adds 3% to the cost of
+	// arming and stopping. Defaults to 0: no profile.
 	ProfileRate int
 }
 
@@ -93,7 +93,7 @@ type Call struct {
 
 	// Func is the code address of the function, for [runtime.FuncForPC]: the function of the timer
 	// or plan, or with Timeouts the expire function. For timers that this package itself arms, such
-	// as the timers of tickers and contexts, Func is a function of this package.
+	// as the timers behind tickers and contexts, Func is a function of this package.
 	Func     uintptr
 	Payloads int // size of the batch; 1 for a callback of a TimingWheel
 }
@@ -145,8 +145,8 @@ func defaultShards() int {
 	return min(max(min(4*procs, 64), procs), maxShards)
 }
 
-// ErrOption is wrapped by the errors of [New], [NewTimeouts] and [TimingWheel.WriteProfile] for a
-// bad option. The errors name the option, its value and the accepted range.
+// ErrOption is wrapped by the errors that [New], [NewTimeouts] and [TimingWheel.WriteProfile]
+// return for a bad option. The errors name the option, its value and the accepted range.
 var ErrOption = errors.New("timingwheel: bad option")
 
 func badOption(field string, value any, want string) error {

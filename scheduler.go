@@ -11,8 +11,8 @@ import (
 )
 
 // Scheduler determines when a plan runs. Next returns the time of the first run after t, or the
-// zero time if there is none. Any Schedule of github.com/robfig/cron is a Scheduler. Package
-// schedule has more.
+// zero time if there is none. Any Schedule from github.com/robfig/cron is a Scheduler. Package
+// schedule provides more.
 //
 // A plan calls Next without holding a lock and never concurrently. The first call passes the time
 // at which [TimingWheel.ScheduleFunc] was called. Each later call is made immediately before a run
@@ -49,22 +49,22 @@ func mustBePositive(function string, d time.Duration) {
 type Run struct {
 	N       int       // number of the run, from 1; saturates at math.MaxInt
 	Planned time.Time // planned start of the run, or the time to which Reschedule has moved it
-	Started time.Time // start of the run; before Planned only after a Flush or a step of the wall clock
+	Started time.Time // actual start of the run; earlier than Planned only after a Flush or a wall-clock step
 
 	plan Timer
 }
 
-// Stop stops the plan of the run and reports whether this call prevented further runs, like
-// [Timer.Stop] on the plan's handle. The run's own function may call it, even before ScheduleRun
-// has returned the handle. The run itself continues.
+// Stop stops the run's plan and reports whether this call prevented further runs, like [Timer.Stop]
+// on the plan's handle. The run's own function may call it, even before ScheduleRun has returned
+// the handle. The run itself continues.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 
-// ScheduleFunc runs f at the times that s plans, each up to one tick later and never earlier, and
-// returns one handle for the whole plan. If the first run is in the past, it starts immediately.
+// ScheduleFunc runs f at the times that s plans, up to one tick late and never early, and returns
+// one handle for the whole plan. If the first run is in the past, it starts immediately.
 // ScheduleFunc returns the zero Timer if s plans no run or the wheel is stopped. It panics if s or
 // f is nil.
 //
-// Runs never overlap, unless a [Scheduler] of package schedule allows it: the next run is armed
+// Runs never overlap, unless a [Scheduler] from package schedule allows it: the next run is armed
 // only after f has returned, panicked or called runtime.Goexit. Between two runs the plan is
 // pending. [Timer.Stop] ends the plan. [Timer.Reschedule] moves the next run, and the plan
 // continues from the new time.

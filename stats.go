@@ -28,28 +28,28 @@ type Stats struct {
 	Shards int           // Options.Shards, or its default
 
 	Pending   int           // timers that are armed and neither claimed nor stopped
-	Due       int           // expired or flushed timers that wait for a goroutine
+	Due       int           // expired or flushed timers that are waiting for a goroutine
 	Overdue   time.Duration // time since the earliest unclaimed timer, or bucket of timers, was due; 0 if none is due
 	Armed     uint64        // timers that were added; each run of a plan counts
 	Fired     uint64        // callbacks and payloads that were claimed
-	Stopped   uint64        // timers that Stop or RemoveAll removed; not a plan that is stopped during a run
+	Stopped   uint64        // timers that Stop or RemoveAll removed, except plans that were stopped during a run
 	Discarded uint64        // timers that were pending when the wheel was stopped
-	Postponed uint64        // moves of deadlines; those to later deadlines count once, if the old bucket expires
+	Postponed uint64        // deadline changes; changes to a later deadline count once, when the old bucket expires
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
-	Moved     uint64        // timers that were taken out of a bucket of a coarser level and placed again
+	Moved     uint64        // timers that were taken out of a bucket in a coarser level and placed again
 	Wakeups   uint64        // times that an alarm woke the wheel
 
 	Running int    // callbacks (with Timeouts: batches) that have started and not returned
-	Panics  uint64 // panics of callbacks that were reported to Options.OnPanic
+	Panics  uint64 // panics in callbacks that were reported to Options.OnPanic
 	Buckets int    // non-empty buckets
-	Levels  int    // largest number of levels in use in a shard
+	Levels  int    // largest number of levels in use in any shard
 	Bytes   uint64 // memory held for timers, payloads, buckets and slots, in bytes
 
-	Expired int // entries of a keyed.Map that have expired and wait to be reported; 0 for other wheels
+	Expired int // entries in a keyed.Map that have expired and are waiting to be reported; 0 for other wheels
 
 	// Lateness is the distribution of the delay between a timer's deadline, rounded up to a tick,
-	// and the beginning of the batch in which the timer was claimed. The last timers of a batch of
+	// and the beginning of the batch in which the timer was claimed. The last timers in a batch of
 	// callbacks are recorded when the batch ends. A timer that was flushed early counts as on time.
 	Lateness Histogram
 }
@@ -260,10 +260,10 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets. Their upper bounds rise from 256ns to 2.4 days, each by at
-// most a quarter. The last bucket has no upper bound. The zero value is an empty histogram.
+// Histogram counts durations in buckets. The upper bounds rise from 256ns to 2.4 days, by at most a
+// quarter per bucket. The last bucket has no upper bound. The zero value is an empty histogram.
 type Histogram struct {
-	// Counts has the number of durations in each bucket: Counts[i] counts the durations less than
+	// Counts holds the number of durations in each bucket: Counts[i] counts the durations less than
 	// Bound(i) that are in no earlier bucket.
 	Counts [histogramBuckets]uint64
 	// Sum is the sum of the durations, or math.MaxInt64 if the sum is larger.

@@ -15,10 +15,10 @@ const perCallMax = 256
 // nothing that the garbage collector has to scan. Make one with [NewTimeouts].
 type Timeouts[T any] struct{ common }
 
-// NewTimeouts returns a running wheel that passes expired payloads to expire, or an error, as [New]
-// does. A batch has 1 to 256 payloads; the wheel never delays one to fill it. [Options.Executor]
-// determines which goroutines run expire. expire may run on several goroutines concurrently, even
-// for one shard. The slice is valid only during the call.
+// NewTimeouts returns a running wheel that passes expired payloads to expire. It returns the same
+// errors as [New]. A batch has 1 to 256 payloads; the wheel never delays one to fill it.
+// [Options.Executor] determines which goroutines run expire. expire may run on several goroutines
+// concurrently, even for one shard. The slice is valid only during the call.
 //
 // A payload is pending until its batch starts. After that, the Stop method of its handle returns
 // false, even if expire has not reached the payload yet. If expire panics or calls runtime.Goexit,
@@ -47,14 +47,14 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return armAfter(w.engine, d, v) }
 
 // AddAt passes v to the expire function at t or up to one tick later, and never earlier. If t has
-// passed, v is due immediately. A t without a monotonic reading is converted as by
+// passed, v is due immediately. A t without a monotonic reading is converted as in
 // [TimingWheel.AtFunc]. In all other respects AddAt is like [Timeouts.Add].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return armAtTime(w.engine, t, v) }
 
 // RemoveAll removes all pending timers and returns their payloads, in no particular order. The
 // timers count as stopped, and the wheel continues to work. If nothing is pending or the wheel is
 // stopped, the result is empty. To keep the payloads, call RemoveAll before Stop. RemoveAll may
-// wait for a goroutine of the wheel that is moving timers. O(the wheel's memory).
+// wait while one of the wheel's goroutines moves timers. O(the wheel's memory).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Timer is the handle of a timer or of a plan. It is a comparable value of at most 16 bytes, and
-// may be copied. Two handles are equal if they name the same timer. The zero Timer is valid: its
+// Timer is a handle to a timer or a plan. It is a comparable value of at most 16 bytes, and may be
+// copied. Two handles are equal if they refer to the same timer. The zero Timer is valid: its
 // methods return false. Once the timer has fired, or it or its wheel has been stopped, all methods
 // return false and have no effect, even though the wheel reuses the memory for other timers.
 type Timer struct {
@@ -103,7 +103,7 @@ func (t Timer) finishStop(pg *arena.Page, to arena.Word) {
 }
 
 // Reschedule moves a pending timer, or the next run of a plan, to d from now and reports whether it
-// did. The callback then runs at the new deadline only, which may be earlier or later. If d is zero
+// did. The callback then runs only at the new deadline, which may be earlier or later. If d is zero
 // or negative, it runs immediately, or in Manual mode in the next [TimingWheel.Advance].
 //
 // Reschedule returns false and arms nothing if the callback has started or is about to start, even

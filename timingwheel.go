@@ -19,8 +19,8 @@
 //     [Timer], a small value.
 //   - A [FuncTimer] runs a function and can be armed again, like a timer from [time.AfterFunc]. It
 //     may be a struct field. [FuncTimer.Touch] is the operation for heartbeats.
-//   - [TimingWheel.ScheduleFunc] makes a plan, which runs a function at the times of a [Scheduler]
-//     such as [Every] or a schedule from github.com/robfig/cron. Package schedule has more.
+//   - [TimingWheel.ScheduleFunc] makes a plan, which runs a function at times set by a [Scheduler]
+//     such as [Every] or a schedule from github.com/robfig/cron. Package schedule provides more.
 //   - [Timeouts] holds values instead of functions and passes expired values to one function, in
 //     batches. Package keyed keeps one timeout per key.
 //   - [TimingWheel.After], [TimingWheel.NewChannelTimer] and [TimingWheel.NewTicker] send the time
@@ -50,7 +50,7 @@
 //     the default executor, except in Manual mode, no timer waits for a callback that blocks.
 //   - Arming, Stop and Reschedule are O(1) amortised and never wait for a callback.
 //   - A panic in a callback crashes the program unless [Options.OnPanic] is set.
-//   - The handle of a timer that has ended never affects another timer, even though the wheel
+//   - The handle to a timer that has ended never affects another timer, even though the wheel
 //     reuses the memory.
 //
 // # Durations and times
@@ -58,13 +58,13 @@
 // A timer with a zero or negative duration, or a time that has passed, is due immediately. A
 // duration beyond the clock's range (at most 292 years) never passes. A time with a monotonic
 // reading is used as is. A time without one is a wall-clock time. The call that arms the timer
-// converts it once, so later steps of the wall clock do not move the timer. While a machine is
-// suspended, Linux's monotonic clock stops, so timers are late by the length of the suspension.
-// Only plans follow the wall clock, and only if their [Scheduler] returns wall-clock times.
+// converts it once, so later wall-clock steps do not move the timer. While a machine is suspended,
+// Linux's monotonic clock stops, so timers are late by the length of the suspension. Only plans
+// follow the wall clock, and only if their [Scheduler] returns wall-clock times.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine at any time, callbacks included, unless their
+// All methods may be called from any goroutine at any time, including from callbacks, unless their
 // documentation says otherwise. Timers with the same deadline run in no particular order, except in
 // Manual mode with one shard, where they run in the order in which they were armed or rescheduled.
 //
@@ -76,9 +76,9 @@
 //   - For a handful of timers, use [time.AfterFunc].
 //   - For callbacks that must start within a tick of their deadlines, use [time.AfterFunc]. The
 //     tick is 1 ms by default and at least 50 µs.
-//   - For timers that must outlive the process, use this repository's module durable.
-//   - For timers that must follow steps of the wall clock within less than a minute, compare times
-//     with [time.Now]. Plans follow a forward step within a minute: see [Scheduler].
+//   - For timers that must outlive the process, use module durable in this repository.
+//   - For timers that must follow wall-clock steps within less than a minute, compare times with
+//     [time.Now]. Plans follow a forward step within a minute: see [Scheduler].
 //
 // # Testing
 //
@@ -234,9 +234,9 @@ func (w *common) close(method string) {
 
 // Default returns the wheel that the whole process shares. The first call to Default, or to a
 // package-level function such as [AfterFunc], makes the wheel with the zero [Options], unless
-// [SetDefault] was called before. The wheel's Stop, Shutdown and Flush panic, because other
-// packages rely on it. Do not use Default in a testing/synctest bubble: make a wheel in the bubble
-// instead.
+// [SetDefault] has already been called. The wheel's Stop, Shutdown and Flush methods panic, because
+// other packages rely on the wheel. Do not use Default in a testing/synctest bubble: make a wheel
+// in the bubble instead.
 func Default() *TimingWheel {
 	if tw := defaultWheel.Load(); tw != nil {
 		return tw
@@ -259,9 +259,9 @@ func makeDefault() *TimingWheel {
 }
 
 // SetDefault makes tw the [Default] wheel. Timers that are pending on tw stay pending. Call
-// SetDefault at the start of main. SetDefault panics if Default or a package-level function was
-// used before, if SetDefault was called before, or if tw is nil, Manual or stopped. After a panic
-// the default wheel is unchanged.
+// SetDefault at the start of main. SetDefault panics if Default or a package-level function has
+// already been used, if SetDefault has already been called, or if tw is nil, Manual or stopped.
+// After a panic the default wheel is unchanged.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault with a nil wheel; it must be running")
@@ -297,7 +297,7 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // that can stop or reschedule the timer. [Options.Executor] determines which goroutine runs f. If d
 // is zero or negative, f starts immediately, on another goroutine and possibly before AfterFunc
 // returns. In Manual mode f runs in the next [TimingWheel.Advance] instead. A d beyond the clock's
-// range of 2^44 ticks, at most 292 years after New, never passes.
+// range (2^44 ticks and at most 292 years from New) never passes.
 //
 // On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil or if
 // a shard already has 2^29 timers. It is O(1) amortised, never waits for a callback, and usually
@@ -311,8 +311,8 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 
 // AtFunc runs f once, at t or up to one tick later, and never earlier. If t has passed or is the
 // zero time, f starts immediately. A t with a monotonic reading is used as is. A t without one,
-// such as a date, is converted once, so later steps of the wall clock do not move the timer. In all
-// other respects AtFunc is like [TimingWheel.AfterFunc].
+// such as one from [time.Date], is converted once, so later wall-clock steps do not move the timer.
+// In all other respects AtFunc is like [TimingWheel.AfterFunc].
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc with a nil function")
@@ -325,31 +325,31 @@ func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
 
 // Len returns the number of pending timers. Timers that are due count until their callbacks start.
-// A plan of [TimingWheel.ScheduleFunc] counts as one between its runs and not during a run. On a
-// wheel with several shards the number is exact if no timer changes during the call. On a stopped
-// wheel it is 0. Len is O(shards) amortised. It may wait for a goroutine of the wheel that is
-// moving timers.
+// A plan from [TimingWheel.ScheduleFunc] counts as one timer between its runs and as none during a
+// run. On a wheel with several shards the number is exact if no timer changes during the call. On a
+// stopped wheel it is 0. Len is O(shards) amortised. It may wait while one of the wheel's
+// goroutines moves timers.
 func (w *common) Len() int { return w.engine.pending() }
 
 // Stats returns a snapshot of the wheel's figures. On a stopped wheel the counters keep their
-// values, and nothing is pending. Stats is O(shards) amortised. Like [TimingWheel.Len] it may wait
-// for a goroutine of the wheel.
+// values, and nothing is pending. Stats is O(shards) amortised. Like [TimingWheel.Len], it may wait
+// for one of the wheel's goroutines.
 func (w *common) Stats() Stats { return w.engine.stats() }
 
 func (w *common) survey() survey.Wheel { return w.engine.survey(quantum) }
 
-// WriteProfile writes a profile of the pending timers, for go tool pprof. Counts are estimates that
-// are scaled up from a random sample. Each sample has the stack that armed the timer, and the
-// timer's age and time to expiry as labels. A timer that is armed, moved or ended during the call
-// may be missing. On a stopped wheel the profile is empty. WriteProfile returns an error that wraps
-// [ErrOption] if [Options.ProfileRate] is 0, or the error of the writer. O(samples).
+// WriteProfile writes a profile of the pending timers, for go tool pprof. Counts are estimates,
+// scaled up from a random sample. Each sample has the stack that armed the timer, and the timer's
+// age and time to expiry as labels. A timer that is armed, moved or ended during the call may be
+// missing. On a stopped wheel the profile is empty. WriteProfile returns an error that wraps
+// [ErrOption] if [Options.ProfileRate] is 0, or the writer's error. O(samples).
 func (w *common) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Flush claims all timers that are pending when it is called, so that their callbacks run now, and
 // returns their number. [Timer.Stop] then returns false for them, except for plans. Len no longer
 // counts them, and [Stats].Due counts them while they wait for a goroutine. A timer that another
 // goroutine arms during the call may be included. Callbacks run in no particular order. Flush does
-// not wait for them, except in Manual mode with [Inline], where it runs them. The wheel's Stop
+// not wait for them, except in Manual mode with [Inline], where it runs them. Stopping the wheel
 // discards callbacks that have not started. A plan runs once and continues. On a stopped wheel
 // Flush returns 0. It panics on the [Default] wheel. O(the wheel's memory).
 func (tw *TimingWheel) Flush() int {
@@ -408,9 +408,9 @@ func (s *shard) flush() (timers []Timer, n int) {
 	return timers, n
 }
 
-// Stop stops the wheel and discards its pending timers. Timers of the runtime take over the
-// deadlines of contexts and of package wheelnet's connections. Once Stop has returned, no callback
-// starts, except one that a goroutine was about to call. Stop does not wait for callbacks: see
+// Stop stops the wheel and discards its pending timers. Runtime timers take over the deadlines of
+// contexts and of package wheelnet's connections. Once Stop has returned, no callback starts,
+// except one that a goroutine was about to call. Stop does not wait for callbacks: see
 // [TimingWheel.Shutdown]. Afterwards nothing can be armed: calls that return a Timer return the
 // zero one, the methods of handles return false, and Len returns 0.
 //
@@ -431,26 +431,26 @@ func (w *common) Shutdown(ctx context.Context) error {
 	return w.engine.shutdown(ctx)
 }
 
-// Now returns the time on the wheel's clock: the time of [New] plus the time since then on the
-// monotonic clock. Steps of the wall clock do not affect it. In Manual mode Now returns the time of
-// the last [TimingWheel.Advance], or [Options.Start]. Now works on a stopped wheel as well.
+// Now returns the time on the wheel's clock: the time when [New] was called plus the time since
+// then on the monotonic clock. Wall-clock steps do not affect it. In Manual mode Now returns the
+// time set by [Options.Start] or by [TimingWheel.Advance]. Now also works on a stopped wheel.
 func (w *common) Now() time.Time { return w.engine.config.TimeAt(w.engine.config.Read()) }
 
 // Advance moves the clock of a Manual wheel to now and runs the callbacks that are due, in the
 // order of their ticks. If now is before the clock's time, the clock does not move. Advance returns
 // the number of callbacks, or of payloads of [Timeouts], that it ran or handed to an [Executor]
 // other than [Inline]. Timers that these callbacks arm run in a later Advance, even if they are due
-// immediately. A plan runs at most once in an Advance.
+// immediately. A plan runs at most once per call.
 //
 // If a callback panics or calls runtime.Goexit, the remaining callbacks stay due for the next
 // Advance. On a stopped wheel Advance returns 0 and does not move the clock. Advance panics if the
 // wheel is not Manual or if another Advance is under way, for example if a callback calls Advance.
 func (w *common) Advance(now time.Time) int { return w.engine.advanceTo(now) }
 
-// Next returns the time at which the wheel has to look at its timers next. That time is not later
+// Next returns the time at which the wheel must next look at its timers. That time is not later
 // than the earliest deadline, rounded up to a tick. It may be earlier, because timers are moved
 // between levels, and may have passed if a timer is due. Next returns false if no timer is pending
 // or the wheel is stopped. A program that drives a Manual wheel waits until this time and then
-// calls [TimingWheel.Advance]. Next is O(shards) amortised. Like [TimingWheel.Len] it may wait for
-// a goroutine of the wheel.
+// calls [TimingWheel.Advance]. Next is O(shards) amortised. Like [TimingWheel.Len], it may wait for
+// one of the wheel's goroutines.
 func (w *common) Next() (time.Time, bool) { return w.engine.next() }
