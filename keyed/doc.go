@@ -24,22 +24,22 @@
 //
 // # Guarantees
 //
-// A key is present from the Set or Store that adds it until a Delete or an expiry removes it. The
-// calls for one key are linearizable: they behave as if they happened one after the other.
+// A key is present from the call to Set or Store that adds it until it is deleted or expires. Calls
+// with the same key are linearizable: they behave as if they happened one after the other.
 //
-//   - The presence of a key that Set has added ends in exactly one way: the key is reported to the
-//     expire function once, one Delete returns true, or the set is stopped. Exactly one thing
+//   - A key that Set has added leaves the set in exactly one way: it is reported to the expire
+//     function once, one call to Delete returns true, or the set is stopped. Exactly one thing
 //     happens to a value stored in a Map: it is reported once, deleted, replaced, or discarded by
 //     Stop.
 //   - A key is removed before the expire function sees it. The function may set the key again.
-//   - A Delete that returns true has prevented the report. A Delete that returns false has found no
-//     such key, or has come too late.
-//   - No lock is held while the expire function runs. The function may call every method of this
+//   - If Delete returns true, it has prevented the report. If it returns false, it found no such
+//     key or came too late.
+//   - No lock is held while the expire function runs. The function may call any method in this
 //     package, including Stop.
 //
 // Map and Keys differ in when a key counts as expired. In a Map the clock decides: once the
 // deadline, rounded up to a tick, has passed, no call finds the entry, however late the wheel is.
-// In Keys and Heartbeats the wheel decides: a Set, Touch or Beat that comes after the deadline, but
+// In Keys and Heartbeats the wheel decides: a call to Set, Touch or Beat after the deadline, but
 // before the wheel has removed the key, is still in time, and the key is not reported.
 //
 // # Cost

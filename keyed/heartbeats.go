@@ -19,14 +19,14 @@ var ErrBadTimeout = errors.New("keyed: bad timeout")
 // removed by [Heartbeats.Leave] nor reported. Make a Heartbeats with [NewHeartbeats]. All methods
 // may be called at any time from any goroutine, including from the expire function.
 type Heartbeats[K comparable] struct {
-	// Grace gives members time to be heard after the wheel was late. If the process was stopped or
-	// got no processor, beats of live members may still wait in its sockets. If the wheel runs more
-	// than a quarter of the timeout late, no member is reported until Grace has passed. A wheel
-	// that is always that late reports no member. Grace must be set before the first Beat. Zero,
-	// the default, and negative values mean no grace.
+	// Grace gives members time to be heard after the wheel has run late. If the process was stopped
+	// or got no processor, beats from live members may still be waiting in its sockets. If the
+	// wheel runs more than a quarter of the timeout late, no member is reported until Grace has
+	// passed. A wheel that is always that late reports no member. Grace must be set before the
+	// first Beat. Zero, the default, and negative values mean no grace.
 	//
 	// With Grace, the wheel runs four more timers per timeout while there are members, and they
-	// count in Stats and Advance. In Manual mode, a large step of Advance counts as late.
+	// count in Stats and Advance. In Manual mode, a large step by Advance counts as late.
 	Grace time.Duration
 
 	*table[K, struct{}]
@@ -94,7 +94,7 @@ func (h *Heartbeats[K]) Alive(key K) bool { return h.keys.Has(key) }
 // [Keys.Deadline].
 func (h *Heartbeats[K]) Deadline(key K) (time.Time, bool) { return h.keys.Deadline(key) }
 
-// Timeout returns the timeout of all members, as passed to NewHeartbeats.
+// Timeout returns the timeout for all members, as passed to NewHeartbeats.
 func (h *Heartbeats[K]) Timeout() time.Duration { return h.timeout }
 
 // All returns an iterator over the members and their deadlines: see [Keys.All].

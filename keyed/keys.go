@@ -24,7 +24,7 @@ type Keys[K comparable] struct {
 // New returns a running set without keys. No goroutine runs while the set is empty. Errors come
 // from [timingwheel.New]. New panics if expire is nil.
 //
-// Keys whose deadline has passed are removed and then passed to expire, in batches of 1 to 256
+// Keys whose deadlines have passed are removed and then passed to expire, in batches of 1 to 256
 // keys. A batch is never delayed to fill it. The slice is valid only during the call.
 // [timingwheel.Options.Executor] determines where expire runs. Several calls may run concurrently,
 // and no lock is held. A panic or runtime.Goexit in expire loses at most the rest of its slice.
@@ -42,13 +42,13 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 
 // Set makes key expire d from now, or up to one tick later, but never earlier. If key is absent,
 // Set adds it. If key is present, Set replaces its deadline. Set reports whether it added key. If d
-// is zero or negative, key expires immediately. If d is beyond the range of the clock, key never
+// is zero or negative, key expires immediately. If d is beyond the clock's range, key never
 // expires.
 //
-// A Set that runs at the same time as the expiry of key either comes first or comes second. If it
-// comes first, it returns false, and key is not reported before its new deadline. If it comes
-// second, it adds key again and returns true, and key is reported twice, once per call to Set.
-// After Stop, Set returns false and does nothing. Set panics if key is not equal to itself (NaN).
+// A call to Set that races with the expiry of key comes either first or second. If it comes first,
+// it returns false, and key is not reported before its new deadline. If it comes second, it adds
+// key again and returns true, and key is reported twice, once per call to Set. After Stop, Set
+// returns false and does nothing. Set panics if key is not equal to itself (NaN).
 //
 // For a present key Set costs as much as Touch. Adding a key takes one allocation and is O(1)
 // amortised, because the map grows.
@@ -81,8 +81,8 @@ func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 // Touch moves the deadline of a present key to d from now and reports whether key is present. If
 // key is absent, Touch does nothing. If d is zero or negative, key expires immediately.
 //
-// A call to Touch that runs at the same time as the expiry of key either comes first, and then key
-// is not reported before its new deadline, or returns false. After Stop, Touch returns false. Touch
+// A call to Touch that races with the expiry of key either comes first, and then key is not
+// reported before its new deadline, or returns false. After Stop, Touch returns false. Touch
 // allocates only if the wheel has already claimed the key's timer and Touch still comes before the
 // expiry. O(1).
 func (k *Keys[K]) Touch(key K, d time.Duration) bool {
@@ -155,10 +155,10 @@ func (k *Keys[K]) Deadline(key K) (time.Time, bool) {
 }
 
 // All returns an iterator over the keys that are present and their deadlines, in no particular
-// order. It omits keys whose timer the wheel has claimed. The iterator takes no snapshot: it may or
-// may not yield a key that is added, deleted or expires during the loop. It yields no key twice,
+// order. It omits keys whose timers the wheel has claimed. The iterator takes no snapshot: it may
+// or may not yield a key that is added, deleted or expires during the loop. It yields no key twice,
 // and misses no key that is present throughout. No lock is held in the body of the loop, which may
-// call every method. Stop ends the loop. O(n).
+// call any method. Stop ends the loop. O(n).
 func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 	return func(yield func(K, time.Time) bool) {
 		entries := k.entries.Load()

@@ -78,7 +78,7 @@ func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([
 // their own ttl.
 func (m *Map[K, V]) TTL() time.Duration { return m.ttl }
 
-// Load returns the value of key, and true if there is an entry. Load does not extend the entry's
+// Load returns the value for key, and true if there is an entry. Load does not extend the entry's
 // time to live. After Stop it finds nothing. Load allocates nothing, reads the clock once or twice,
 // and takes no lock unless the entry is overdue. O(1).
 func (m *Map[K, V]) Load(key K) (value V, ok bool) {
@@ -93,7 +93,7 @@ func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 	return e.value.value, ok
 }
 
-// Store sets the value of key and makes the entry expire after the map's ttl. If key is present,
+// Store sets the value for key and makes the entry expire after the map's ttl. If key is present,
 // Store replaces its value and its ttl and does not call the expire function. After Stop, Store
 // does nothing. Store panics if key is not equal to itself (NaN). Each call makes one allocation.
 // O(1) amortised, because the map grows.
@@ -126,7 +126,7 @@ func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded 
 	return previous, loaded
 }
 
-// LoadOrStore returns the value of key and true if key is present, and does not extend its time to
+// LoadOrStore returns the value for key and true if key is present, and does not extend its time to
 // live. Otherwise LoadOrStore stores value as [Map.Store] does and returns value and false. If
 // several goroutines call it concurrently for an absent key, one stores its value and all return
 // that value. After Stop, LoadOrStore stores nothing and returns value and false.
@@ -153,11 +153,11 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	return actual, loaded
 }
 
-// Touch restarts the time to live of the entry of key and reports whether there is one. The entry
+// Touch restarts the time to live of the entry for key and reports whether there is one. The entry
 // then expires after the ttl with which it was stored, counted from now. If there is no entry,
-// Touch does nothing. A call to Touch that runs at the same time as the expiry of the entry either
-// comes first, and then the entry stays, or returns false. After Stop, Touch returns false. It
-// rarely allocates and reads the clock once or twice. O(1).
+// Touch does nothing. A call to Touch that races with the expiry of the entry either comes first,
+// and then the entry stays, or returns false. After Stop, Touch returns false. It rarely allocates
+// and reads the clock once or twice. O(1).
 func (m *Map[K, V]) Touch(key K) (touched bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -175,7 +175,7 @@ func (m *Map[K, V]) Touch(key K) (touched bool) {
 	return touched
 }
 
-// Delete removes the entry of key and reports whether it did. If so, the expire function is not
+// Delete removes the entry for key and reports whether it did. If so, the expire function is not
 // called for the entry. If there is no entry, or its deadline has passed, Delete returns false. If
 // several goroutines delete an entry concurrently, exactly one call returns true. After Stop,
 // Delete returns false. O(1) amortised. The memory of an entry is released immediately, and the
@@ -204,8 +204,8 @@ func (m *Map[K, V]) LoadAndDelete(key K) (value V, loaded bool) {
 	return value, loaded
 }
 
-// Deadline returns the time at which the entry of key expires, rounded up to a tick. It returns the
-// zero time and false if there is no entry, and always after Stop. O(1).
+// Deadline returns the time at which the entry for key expires, rounded up to a tick. It returns
+// the zero time and false if there is no entry, and always after Stop. O(1).
 func (m *Map[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -218,7 +218,7 @@ func (m *Map[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 // Range calls f for each entry that is present, in no particular order, until f returns false.
 // Range takes no snapshot: f may or may not see an entry that is stored, deleted or expires during
 // the call. f sees no key twice, and misses no entry that is present throughout. No lock is held
-// while f runs, and f may call every method. Stop ends the Range. O(n).
+// while f runs, and f may call any method. Stop ends the iteration. O(n).
 //
 // The method value is an iterator:
 //

@@ -147,11 +147,11 @@ func (t *table[K, V]) mustBeInitialized() {
 
 // Len returns the number of keys that are present, and 0 after Stop. An entry of a [Map] whose
 // deadline has passed counts until the wheel or another call finds it. The result is exact if no
-// key is added or removed during the call, and is never negative. Len adds at most 32 counters.
+// key is added or removed during the call, and is never negative. Len sums at most 32 counters.
 //
 // The counters change right after a key is added or removed. During concurrent changes Len may
-// therefore omit a key that another goroutine deletes right after a Set, and may count twice a key
-// that is added again right after its removal.
+// therefore omit a key that another goroutine deletes right after a Set, and may count a key twice
+// if it is added again right after its removal.
 func (t *table[K, V]) Len() int {
 	entries := t.entries.Load()
 	if entries == nil {
@@ -171,10 +171,10 @@ func (t *table[K, V]) Stop() {
 	t.wheel.Stop()
 }
 
-// Shutdown calls Stop and then waits until no call to the expire function runs. It returns nil, or
-// ctx's error if ctx ends first. If the expire function calls Shutdown, it waits for itself until
-// ctx ends. Shutdown may be called again, and after Stop. If ctx is nil, Shutdown panics and stops
-// nothing.
+// Shutdown calls Stop and then waits until no call to the expire function is running. It returns
+// nil, or ctx's error if ctx ends first. If the expire function calls Shutdown, it waits for itself
+// until ctx ends. Shutdown may be called again, and after Stop. If ctx is nil, Shutdown panics and
+// stops nothing.
 func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		panic("keyed: Shutdown with a nil context")
@@ -183,7 +183,7 @@ func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	return t.wheel.Shutdown(ctx)
 }
 
-// String returns the wheel's name and the numbers of pending timers and of levels: see
+// String returns the wheel's name and the numbers of pending timers and levels: see
 // [timingwheel.TimingWheel.String].
 func (t *table[K, V]) String() string { return t.wheel.String() }
 
@@ -209,14 +209,14 @@ func init() {
 	}
 }
 
-// Now returns the time of the wheel's clock: see [timingwheel.TimingWheel.Now].
+// Now returns the time on the wheel's clock: see [timingwheel.TimingWheel.Now].
 func (t *table[K, V]) Now() time.Time { return t.wheel.Now() }
 
 // Advance moves the clock of a set in Manual mode to now and reports the keys that are due: see
 // [timingwheel.TimingWheel.Advance]. It returns the number of timers that it claimed or handed to
-// the executor, which is the number of expired keys unless Grace is set, or other goroutines
-// deleted or touched some of them meanwhile. Advance never moves the clock back. It panics if the
-// set is not in Manual mode.
+// the executor, which is the number of expired keys unless Grace is set or other goroutines deleted
+// or touched some of them meanwhile. Advance never moves the clock back. It panics if the set is
+// not in Manual mode.
 func (t *table[K, V]) Advance(now time.Time) int { return t.wheel.Advance(now) }
 
 // Next returns a time that is not later than the earliest deadline, rounded up to a tick, or false
