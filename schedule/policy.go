@@ -41,7 +41,7 @@ func WithMisfire(s timingwheel.Scheduler, policy Misfire) timingwheel.Scheduler 
 }
 
 // MaxLate returns a Scheduler with the times of s that skips each run that would start more than d
-// after its planned time. MaxLate composes with both policies of [WithMisfire]: with RunOnce, one
+// after its planned time. MaxLate composes with both policies for [WithMisfire]: with RunOnce, one
 // run replaces all misfired runs that are late by d or less; with RunAll, each of those runs takes
 // place. [Limit] and [Backoff] do not count skipped runs.
 //
@@ -89,8 +89,8 @@ func constName(typeName string, i int, names ...string) string {
 }
 
 // WithOverlap returns a Scheduler with the times of s and a policy for runs that come due between
-// the start and the end of the previous run. WithOverlap panics if s is nil or the policy is none
-// of SkipIfRunning, QueueOne and Allow.
+// the start and the end of the previous run. WithOverlap panics if s is nil or the policy is not
+// SkipIfRunning, QueueOne or Allow.
 func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler {
 	if policy < SkipIfRunning || policy > Allow {
 		panic(fmt.Sprintf("schedule: WithOverlap: policy is %v; it must be SkipIfRunning, QueueOne or Allow", policy))

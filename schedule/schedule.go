@@ -33,8 +33,8 @@
 //
 // A Scheduler from this package may be shared by any number of plans. Each plan has its own count,
 // backoff and jitter. The method Next is for callers that compute run times themselves, such as a
-// cron.Cron. All calls to Next on one value form one more plan, whose state is kept in the value.
-// Next may be called from any goroutine.
+// cron.Cron. All calls to Next on one Scheduler form one more plan, whose state is kept in the
+// Scheduler. Next may be called from any goroutine.
 package schedule
 
 import (
@@ -68,8 +68,8 @@ func (s *schedule) NewPlanner() planner.Planner {
 	return &policyPlanner{Planner: s.times(), policies: p}
 }
 
-// Next returns the time of the run after t in the plan of the callers of Next, or the zero time if
-// that plan has ended.
+// Next returns the time of the run after t in the plan that all calls to Next form, or the zero
+// time if that plan has ended.
 func (s *schedule) Next(t time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

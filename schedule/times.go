@@ -11,18 +11,18 @@ import (
 )
 
 // Aligned returns a Scheduler that plans a run whenever the wall clock in loc shows a multiple of
-// d: with 15 minutes at :00, :15, :30 and :45, with 24 hours at midnight, and with 7 days at
-// midnight on Mondays. Multiples are defined as in [time.Time.Truncate], but in local time: they
+// d: at :00, :15, :30 and :45 if d is 15 minutes, at midnight if d is 24 hours, and at midnight on
+// Mondays if d is 7 days. Multiples are defined as in [time.Time.Truncate], but in local time: they
 // count from Monday, January 1 of year 1. If d neither divides a day nor is a multiple of a day, as
 // with 7 hours, the times differ from day to day.
 //
 // If the clocks are set forward and multiples fall into the gap, one run at the time of the change
-// replaces them. If the clocks are set back, multiples occur twice. If d is at most the time by
-// which the clocks are set back, a run takes place both times, so that no pause is longer than d.
-// Otherwise a run takes place only the first time, so that a daily run takes place once a day.
+// replaces them. If the clocks are set back, multiples occur twice. If they are set back by d or
+// more, a run takes place both times, so that no pause is longer than d. Otherwise a run takes
+// place only the first time, so that a daily run takes place once a day.
 //
-// Runs follow steps of the wall clock as [timingwheel.Scheduler] describes. Aligned panics if d is
-// not positive or loc is nil.
+// Runs follow wall-clock steps as [timingwheel.Scheduler] describes. Aligned panics if d is not
+// positive or loc is nil.
 func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
 
 // AlignedAt is [Aligned] with all times shifted by offset: with a d of 24 hours and an offset of 2½
@@ -57,7 +57,7 @@ func (a aligned) After(reading time.Time) time.Time {
 func (a aligned) Pause(time.Time, time.Time) time.Duration { return a.d }
 
 // FixedDelay returns a Scheduler that plans the first run d after the start of the plan, and every
-// further run d after the end of the previous one. The pause between two runs is d, or up to a tick
+// later run d after the end of the previous one. The pause between two runs is d, or up to a tick
 // longer, however long runs take. Runs never overlap, so a long run causes no missed runs.
 // FixedDelay panics if d is not positive.
 func FixedDelay(d time.Duration) timingwheel.Scheduler {

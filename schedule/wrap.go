@@ -83,9 +83,9 @@ func (b *untilPlanner) Missed(missed, now time.Time) time.Time {
 
 // Jitter returns a Scheduler that delays each run of s by a random time from 0 to max, inclusive.
 // No run is early. Delays do not accumulate, because the next run is planned from the undelayed
-// time. max should be less than the interval of s. Otherwise a run may be due before the previous
-// one, and it then counts as missed. If max is zero, no run is delayed. Jitter panics if s is nil
-// or max is negative.
+// time. max should be less than the interval between runs of s. Otherwise a run may be due before
+// the previous one, and it then counts as missed. If max is zero, no run is delayed. Jitter panics
+// if s is nil or max is negative.
 func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("Jitter: max", max)
 	randomDelay := func() time.Duration { return time.Duration(rand.Uint64N(uint64(max) + 1)) }
