@@ -16,9 +16,9 @@ import (
 // Otherwise the result has the methods of net.Conn. The result also has a method NetConn, which
 // returns c.
 //
-// If c, like a channel of package ssh, does not support deadlines, the result passes each deadline
-// to c and returns the error of c. Conn finds this out by clearing the deadlines. If c accepts the
-// zero time, it must also accept a past time, or deadlines on the result never take effect.
+// If c, like a channel from package ssh, does not support deadlines, the result passes each
+// deadline to c and returns c's error. Conn finds this out by clearing the deadlines. If c accepts
+// the zero time, it must also accept a past time, or deadlines on the result never take effect.
 //
 // Conn panics if c or tw is nil, or if tw has the option Manual or Executor: a callback
 // that blocks could then keep a deadline from taking effect.
@@ -62,7 +62,7 @@ func mustRun(caller string, tw *timingwheel.TimingWheel) {
 
 // Listener returns a listener that accepts connections from l and wraps each of them with [Conn].
 // The result has only the methods of net.Listener: a deadline for Accept is set on l. Listener
-// panics if l or tw is nil, or if tw has an option for which Conn panics.
+// panics if l or tw is nil, or if tw has an option that makes Conn panic.
 //
 // For TLS, wrap the result: tls.NewListener(wheelnet.Listener(l, tw), config).
 func Listener(l net.Listener, tw *timingwheel.TimingWheel) net.Listener {
@@ -87,9 +87,9 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Dialer is a [net.Dialer] that wraps each connection with [Conn]. The zero Dialer uses
-// [timingwheel.Default]. Dial and DialContext panic if Wheel has an option for which Conn panics.
-// The methods that Go 1.26 adds to net.Dialer, such as DialTCP, return connections of package net,
-// which do not use the wheel.
+// [timingwheel.Default]. Dial and DialContext panic if Wheel has an option that makes Conn panic.
+// The methods that Go 1.26 adds to net.Dialer, such as DialTCP, return plain net connections, which
+// do not use the wheel.
 type Dialer struct {
 	net.Dialer
 	Wheel *timingwheel.TimingWheel // nil means timingwheel.Default()
