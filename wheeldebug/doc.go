@@ -24,7 +24,7 @@
 //
 // Without requests the handler has no goroutine and no timer. Requests read a wheel at most twice a
 // second and share the result. Reading takes at most a twentieth of a processor per wheel. It holds
-// each lock of the wheel for 256 buckets at a time. A hidden page sends no requests.
+// each of the wheel's locks for 256 buckets at a time. A hidden page sends no requests.
 //
 // [Document] describes the JSON, and docs/operating.md describes the page.
 package wheeldebug

@@ -37,20 +37,20 @@ type Wheel struct {
 	Stopped bool      `json:"stopped"`
 
 	TickNs    int64 `json:"tick_ns"`
-	WheelSize int   `json:"wheel_size"` // slots of each level
+	WheelSize int   `json:"wheel_size"` // slots in each level
 	Shards    int   `json:"shards"`
 
-	Pending int `json:"pending"` // pending timers: due, moving, unseen and the timers of all levels
+	Pending int `json:"pending"` // pending timers: due, moving, unseen and the timers in all levels
 	Due     int `json:"due"`     // timers that are due and not claimed
 	Moving  int `json:"moving"`  // timers that are moving to a finer level
 	Unseen  int `json:"unseen"`  // timers that moved while the wheel was read
 
-	OverdueNs int64 `json:"overdue_ns"` // time since the earliest deadline of the due timers
+	OverdueNs int64 `json:"overdue_ns"` // time since the earliest deadline among the due timers
 
 	// Counters has the fields of [timingwheel.Stats] that never decrease, with names in snake case.
 	Counters map[string]uint64 `json:"counters"`
 	Running  int               `json:"running"` // callbacks, or batches, that are running
-	Expired  int               `json:"expired"` // entries of a keyed.Map that wait to be reported
+	Expired  int               `json:"expired"` // entries in a keyed.Map that are waiting to be reported
 	Buckets  int               `json:"buckets"` // buckets with timers
 	Bytes    uint64            `json:"bytes"`   // memory held for timers, payloads, buckets and slots
 
@@ -64,13 +64,13 @@ type Level struct {
 	SlotNs       int64 `json:"slot_ns"`        // duration of a slot
 	Hand         int   `json:"hand"`           // the slot that contains the current time
 	Timers       int   `json:"timers"`         // the sum of Cells
-	Later        int   `json:"later"`          // on the last level, timers of later rounds
+	Later        int   `json:"later"`          // in the last level, timers for later rounds
 	SlotsPerCell int   `json:"slots_per_cell"` // 1, unless the level has more than 512 slots
 	Cells        []int `json:"cells"`          // timers in each cell, beginning at the hand
 }
 
-// Expiration is one of the buckets that expire next. Timers in a bucket of level 0 then run, and
-// timers of other levels move to a finer level.
+// Expiration is one of the buckets that expire next. Timers in a level 0 bucket then run, and
+// timers in other levels move to a finer level.
 type Expiration struct {
 	At     time.Time `json:"at"`    // on the wheel's clock
 	InNs   int64     `json:"in_ns"` // time until At; negative if the bucket is overdue
@@ -78,8 +78,8 @@ type Expiration struct {
 	Timers int       `json:"timers"`
 }
 
-// Lateness is the distribution of the time from the deadline of a timer to the beginning of the
-// batch in which the timer was claimed: see [timingwheel.Stats].
+// Lateness is the distribution of the time from a timer's deadline to the beginning of the batch in
+// which the timer was claimed: see [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
 	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds that are at most 25% too high
@@ -90,8 +90,8 @@ type Lateness struct {
 	Buckets []Bucket `json:"buckets"` // the non-empty buckets in ascending order
 }
 
-// Bucket counts the timers that were late by at least FromNs and less than ToNs. ToNs of the last
-// possible bucket is the largest duration.
+// Bucket counts the timers that were late by at least FromNs and less than ToNs. In the last
+// possible bucket, ToNs is the largest duration.
 type Bucket struct {
 	FromNs int64  `json:"from_ns"`
 	ToNs   int64  `json:"to_ns"`

@@ -13,9 +13,9 @@ import (
 )
 
 // Source is a wheel that a [Handler] reads. A *[timingwheel.TimingWheel], a *[timingwheel.Timeouts]
-// and the sets of package keyed are sources. The page shows no levels of a source of another type,
-// unless that type is a struct that embeds one of these. The handler calls the methods on the
-// goroutines of requests, possibly concurrently. A Source may also have a method WriteProfile, like
+// and the sets from package keyed are sources. For a source of another type the page shows no
+// levels, unless that type is a struct that embeds one of these. The handler calls the methods on
+// request goroutines, possibly concurrently. A Source may also have a method WriteProfile, like
 // [timingwheel.TimingWheel.WriteProfile].
 type Source interface {
 	Len() int
@@ -28,12 +28,12 @@ var ownAssets embed.FS
 // assets returns the parts of the page.
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(ownAssets) })
 
-// Handler serves the page and the JSON of the wheels that were added. The zero value has no wheels
+// Handler serves the page and the JSON for the wheels that were added. The zero value has no wheels
 // and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix],
 // because it reads only the query:
 //
 //	?                      the page
-//	?wheel=NAME            the page of that wheel; without a name, of the first wheel
+//	?wheel=NAME            the page for that wheel; without a name, for the first wheel
 //	?format=json           the wheel as JSON: see [Document]; takes &wheel=NAME
 //	?format=html           the page, regardless of the Accept header
 //	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME;
@@ -46,7 +46,7 @@ type Handler struct {
 	list   cache // the JSON of the list of wheels
 }
 
-// ErrName is wrapped by the errors of [Handler.Add] for a name that is not valid or is in use.
+// ErrName is wrapped by errors from [Handler.Add] for a name that is not valid or is in use.
 var ErrName = errors.New("wheeldebug: bad wheel name")
 
 // Add adds a wheel to the end of the list. If the name is empty, longer than 128 bytes, not UTF-8
