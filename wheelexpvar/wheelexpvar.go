@@ -1,4 +1,4 @@
-// Package wheelexpvar publishes the statistics of timing wheels as variables of package expvar, on
+// Package wheelexpvar publishes the statistics of timing wheels as expvar variables, on
 // /debug/vars.
 //
 //	tw, err := timingwheel.New(timingwheel.Options{})
@@ -24,8 +24,8 @@ import (
 )
 
 // Source is a wheel whose statistics a variable shows: a *[timingwheel.TimingWheel], a
-// *[timingwheel.Timeouts], a set of package keyed, or a type that wraps one of these. Stats may be
-// called concurrently.
+// *[timingwheel.Timeouts], a set from package keyed, or a type that wraps one of these. Stats may
+// be called concurrently.
 type Source interface{ Stats() timingwheel.Stats }
 
 // ErrName is wrapped by the error that [Publish] returns if a variable already has the name.
@@ -38,7 +38,7 @@ var publishing sync.Mutex
 // Publish returns an error that wraps [ErrName] and publishes nothing. Package expvar cannot
 // replace or remove a variable, so s is kept in memory until the program ends. For wheels with a
 // shorter life put [Var] into an [expvar.Map]. A stopped wheel keeps its counters. Concurrent calls
-// are safe: of several calls with one name, one succeeds. Publish panics if s is nil or a nil
+// are safe: of several calls with the same name, one succeeds. Publish panics if s is nil or a nil
 // pointer.
 func Publish(name string, s Source) error {
 	v := Var(s)
