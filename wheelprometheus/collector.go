@@ -16,7 +16,7 @@ import (
 )
 
 // Source is a wheel that a collector reads: a *[timingwheel.TimingWheel], a
-// *[timingwheel.Timeouts], a set of package keyed, or a type that wraps one of these. Each scrape
+// *[timingwheel.Timeouts], a set from package keyed, or a type that wraps one of these. Each scrape
 // calls Stats, and several scrapes may run concurrently.
 type Source interface{ Stats() timingwheel.Stats }
 
@@ -31,7 +31,7 @@ type Options struct {
 	ClassicOnly bool
 }
 
-// ErrName is wrapped by the errors of [Collector.Add] for a name that is in use or not UTF-8.
+// ErrName is wrapped by errors from [Collector.Add] for a name that is in use or not UTF-8.
 var ErrName = errors.New("wheelprometheus: bad wheel name")
 
 // Collector is a [prometheus.Collector] for any number of wheels. Make one with [NewCollector]. All
@@ -46,7 +46,7 @@ type Collector struct {
 }
 
 // NewCollector returns a collector without wheels. Register it once. NewCollector panics if a label
-// of [Options.ConstLabels] is "wheel", which each series has already, or is not a valid label name.
+// in [Options.ConstLabels] is "wheel", which each series has already, or is not a valid label name.
 func NewCollector(opts Options) *Collector {
 	if _, taken := opts.ConstLabels[wheelLabel]; taken {
 		panic(`wheelprometheus: Options.ConstLabels has "wheel", which is the label for the name of a wheel`)
@@ -104,7 +104,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.lateness
 }
 
-// Collect calls Stats of all wheels and sends the metrics to out, in the order of the wheels'
+// Collect calls Stats on all wheels and sends the metrics to out, in the order of the wheels'
 // names. No lock is held during the calls to Stats. Collect implements [prometheus.Collector].
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()

@@ -22,7 +22,7 @@
 //
 // # Cost
 //
-// A scrape calls Stats of each wheel, which locks one shard after the other. Between scrapes the
+// A scrape calls Stats on each wheel, which locks one shard after the other. Between scrapes the
 // collector does no work.
 //
 // docs/operating.md in the repository lists all metrics and suggests alerts.
