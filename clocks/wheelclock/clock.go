@@ -1,5 +1,5 @@
-// Package wheelclock moves a Mock of github.com/benbjohnson/clock and a Manual timing wheel
-// together. In a test, code that takes a Clock of that package and code that takes the wheel then
+// Package wheelclock moves a Mock from github.com/benbjohnson/clock and a Manual timing wheel
+// together. In a test, code that takes a Clock from that package and code that takes the wheel then
 // see the same time:
 //
 //	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
@@ -9,8 +9,8 @@
 //	clock.Add(time.Minute)
 //
 // The interface returns *clock.Timer and *clock.Ticker, which only that package can make: they
-// belong to package time or to a Mock. The timers of a [Clock] are therefore timers of its Mock,
-// with the Mock's semantics, and not timers of the wheel. For the same reason there is no Clock for
+// belong to package time or to a Mock. The timers of a [Clock] are therefore timers on its Mock,
+// with the Mock's semantics, and not timers on the wheel. For the same reason there is no Clock for
 // a running wheel: use clock.New from that package.
 package wheelclock
 
@@ -35,7 +35,7 @@ type Clock struct {
 
 var _ clock.Clock = (*Clock)(nil)
 
-// New returns a Clock that shows the time of the wheel's clock. The wheel must be in Manual mode.
+// New returns a Clock that shows the time on the wheel's clock. The wheel must be in Manual mode.
 // Otherwise Add and Set panic.
 func New(tw *timingwheel.TimingWheel) *Clock {
 	c := &Clock{Mock: clock.NewMock(), tw: tw}
@@ -51,17 +51,17 @@ func (c *Clock) Add(d time.Duration) {
 	c.set(c.Now().Add(d))
 }
 
-// Set moves both clocks forward to t. It stops at each time at which a timer of the wheel is due,
-// and both clocks then show this time. Between two such times, the timers of the Mock fire in
-// order, each at its own time, while the wheel's clock still shows the earlier one. A timer that a
-// function of the Mock arms on the wheel counts from the time of the wheel's clock. If a call that
-// was handed to [timingwheel.Options.Executor] has not run yet, the wheel moves to t in one step.
+// Set moves both clocks forward to t. It stops at each time at which a timer on the wheel is due,
+// and both clocks then show this time. Between two such times, the Mock's timers fire in order,
+// each at its own time, while the wheel's clock still shows the earlier one. A timer that a Mock
+// callback arms on the wheel counts from the time on the wheel's clock. If a call that was handed
+// to [timingwheel.Options.Executor] has not run yet, the wheel moves to t in one step.
 //
 // Set panics if t is before the current time, because a wheel cannot go back. A callback of the
 // wheel must not call Set or Add. After the wheel's Stop only the Mock's timers fire.
 //
-// The Mock sleeps for a millisecond after each of its timers and each time at which it stops, so
-// that other goroutines can run.
+// The Mock sleeps for a millisecond after each of its timers and whenever Set stops, so that other
+// goroutines can run.
 func (c *Clock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Clock) set(t time.Time) {
 	c.tw.Advance(t)
 }
 
-// WaitForAllTimers moves both clocks forward until all timers of the Mock have fired, and returns
+// WaitForAllTimers moves both clocks forward until all of the Mock's timers have fired, and returns
 // the new time. As with a Mock, it does not return while there is a ticker.
 func (c *Clock) WaitForAllTimers() time.Time {
 	c.mu.Lock()

@@ -1,4 +1,4 @@
-// Package wheelclockwork implements the Clock of github.com/jonboulle/clockwork on a timing wheel.
+// Package wheelclockwork implements the Clock in github.com/jonboulle/clockwork on a timing wheel.
 //
 // A test makes a [FakeClock] on a Manual wheel and moves it with [FakeClock.Advance]. The code
 // under test takes the FakeClock, the wheel, or both:
@@ -11,10 +11,10 @@
 //	clock.Advance(time.Minute)
 //
 // A program passes the result of [NewClock] to code that takes a clockwork.Clock. That code's
-// timers are then timers of the wheel, and cost the same as any others.
+// timers are then timers on the wheel, and cost the same as any others.
 //
 // [clockwork.WithDeadline] and [clockwork.WithTimeout] support only clockwork's own FakeClock. With
-// any other Clock, such as the clocks of this package, they use package time. For contexts that
+// any other Clock, such as the clocks in this package, they use package time. For contexts that
 // follow the wheel's clock, use [timingwheel.TimingWheel.WithTimeout].
 package wheelclockwork
 
@@ -28,12 +28,12 @@ import (
 )
 
 // NewClock returns a Clock that behaves like clockwork's NewRealClock, but whose timers are timers
-// of a running wheel: they fire up to one tick late and never early. Stop and Reset discard a value
+// on a running wheel: they fire up to one tick late and never early. Stop and Reset discard a value
 // that was sent and not received, as in package time since Go 1.23. Now returns time.Now. All
 // methods may be called at any time from any goroutine.
 //
-// After the wheel's Stop no timer or ticker of the clock fires. Sleep still returns after its
-// duration.
+// Once the wheel has been stopped, the clock's timers and tickers do not fire. Sleep still returns
+// after its duration.
 func NewClock(tw *timingwheel.TimingWheel) clockwork.Clock { return clock{tw} }
 
 // clock is the Clock of [NewClock].

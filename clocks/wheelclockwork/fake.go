@@ -13,7 +13,7 @@ import (
 )
 
 // FakeClock behaves like clockwork's FakeClock, but shows the time of a Manual wheel. Make one with
-// [NewFakeClock]. Its timers are timers of the wheel with the semantics of clockwork's timers:
+// [NewFakeClock]. Its timers are timers on the wheel with the semantics of clockwork's timers:
 //
 //   - A timer with a zero or negative duration fires before NewTimer, AfterFunc or Reset returns.
 //   - AfterFunc calls its function on a new goroutine.
@@ -23,11 +23,11 @@ import (
 // FakeClock differs from clockwork's in three ways. Deadlines are rounded up to a tick of the
 // wheel, so a test that uses fractions of a millisecond sets [timingwheel.Options.Tick].
 // Ticker.Reset panics if its duration is not positive, as in package time. A running ticker that is
-// reset has one period, whereas clockwork's ticker then ticks with both periods and continues after
-// Stop.
+// reset ticks with the new period only, whereas clockwork's ticks with both periods and continues
+// after Stop.
 //
-// All methods may be called at any time from any goroutine, except as Advance says. After the
-// wheel's Stop no timer fires, and Sleep with a positive duration does not return.
+// All methods may be called at any time from any goroutine, unless documented otherwise. Once the
+// wheel is stopped, no timer fires, and Sleep with a positive duration does not return.
 type FakeClock struct {
 	tw        *timingwheel.TimingWheel
 	advancing sync.Mutex
@@ -50,14 +50,14 @@ var _ clockwork.Clock = (*FakeClock)(nil)
 func NewFakeClock(tw *timingwheel.TimingWheel) *FakeClock { return &FakeClock{tw: tw} }
 
 // Advance moves the wheel's clock forward by d. It stops at each time at which a timer is due,
-// including timers that were armed on the wheel itself, sets the clock to this time and fires the
+// including a timer that was armed on the wheel itself, sets the clock to this time and fires the
 // timer. Timers that are armed during the call fire in the same call if they are due by its end. If
 // a call that was handed to [timingwheel.Options.Executor] has not run yet, the clock moves to the
 // end in one step. A negative d does not move the clock. Concurrent calls run one after the other.
 // A callback of the wheel must not call Advance.
 //
 // [timingwheel.TimingWheel.Advance] moves the clock too, but in one step: each timer then sends the
-// time of the end, and a ticker ticks at most once.
+// time at the end, and a ticker ticks at most once.
 func (c *FakeClock) Advance(d time.Duration) {
 	c.advancing.Lock()
 	defer c.advancing.Unlock()
@@ -98,7 +98,7 @@ func (c *FakeClock) BlockUntilContext(ctx context.Context, n int) error {
 // BlockUntil is [FakeClock.BlockUntilContext] without a context.
 func (c *FakeClock) BlockUntil(n int) { _ = c.BlockUntilContext(context.Background(), n) }
 
-// Now returns the time of the wheel's clock.
+// Now returns the time on the wheel's clock.
 func (c *FakeClock) Now() time.Time { return c.tw.Now() }
 
 // Since returns the time elapsed since t on the wheel's clock.
