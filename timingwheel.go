@@ -77,7 +77,7 @@
 //   - For callbacks that must start within a tick of their deadlines, use [time.AfterFunc]. The
 //     tick is 1 ms by default and at least 50 µs.
 //   - For timers that must outlive the process, use module durable in this repository.
-//   - For timers that must follow wall-clock steps within less than a minute, compare times with
+//   - For timers that must react to wall-clock steps in under a minute, compare times with
 //     [time.Now]. Plans follow a forward step within a minute: see [Scheduler].
 //
 // # Testing
