@@ -26,9 +26,9 @@
 //     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
 //   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put a reference in
 //     the message.
-//   - The queue is not a workflow engine: a handler enqueues the next step. It keeps no results: a
-//     handler stores them under the message id. It has no priorities: urgent messages get their own
-//     queue and consumers.
+//   - The queue is not a workflow engine: a handler enqueues the next step. The queue keeps no
+//     results: a handler stores them under the message id. There are no priorities: urgent messages
+//     get their own queue and consumers.
 //
 // # States
 //
@@ -48,7 +48,7 @@
 //
 // Cancel also removes a scheduled or leased message. With [Interrupt], it removes a firing message
 // when its delivery ends. Reschedule changes the due time of a scheduled or leased message. A
-// message with Replace set replaces a scheduled, leased or dead message with its id. While the
+// message with Replace set replaces a scheduled, leased or dead message with the same id. While the
 // queue is paused, no message becomes firing.
 //
 // The documentation uses these terms:
@@ -68,9 +68,9 @@
 //
 // A message with a Repeat is recurring. It is one message: at any time it waits for its next run or
 // is running. A run is the delivery for one time in the series, retries included. After the run has
-// ended, the message is due at the next future time in the series, so missed times are skipped. An
-// interval counts from the first due time. A cron expression follows the clocks of its zone, as
-// package schedule does. If the clocks are set forward past one or more times, one run at the
+// ended, the message is due at the next future time in the series, so missed times are skipped.
+// Intervals are counted from the first due time. A cron expression follows the clocks in its zone,
+// as in package schedule. If the clocks are set forward past one or more times, one run at the
 // change replaces them. If the clocks are set back by an hour, a daily run takes place once, and
 // half-hourly runs take place in both hours.
 //
@@ -78,11 +78,11 @@
 //
 // A run that fails is retried like any other delivery. If the last attempt fails, or the handler
 // returns [Reject], the run ends with [EventRunFailed] instead of a dead letter, and the next one
-// is planned. After ConsumerOptions.MaxCrashes crashes in one run, the series stops: the message is
-// due at [driver.Never], with the reason, until [Queue.Replay].
+// is planned. After ConsumerOptions.MaxCrashes crashes in one run, the series stops until
+// [Queue.Replay] resumes it: the message is due at [driver.Never], and Record.Reason says why.
 //
-// Reschedule moves the next run, and an interval then counts from its new time. SetRepeat, Replace
-// and Cancel of a running message take effect when the run ends. A series ends at its ExpireAt.
+// Reschedule moves the next run, and intervals are then counted from its new time. For a running
+// message, SetRepeat, Replace and Cancel take effect when the run ends. A series ends at ExpireAt.
 //
 // If the store's clock is set back by up to three hours or ten periods, whichever is longer, runs
 // keep their planned times, so that no run takes place twice. If it is set back further while a
@@ -94,13 +94,13 @@
 //     necessary, until it is acknowledged, cancelled, dead or expired. Durability depends on the
 //     store: pebblestore calls fsync, pgstore and redisstore are as durable as their servers' logs
 //     and replicas, and memstore loses everything when the process ends.
-//   - Never early. No handler is called before the due time on the store's clock. Lateness has no
-//     bound if the consumers or the store cannot keep up.
+//   - Never early. No handler is called before the due time on the store's clock. Lateness is
+//     unbounded if the consumers or the store cannot keep up.
 //   - At least once. A message may be redelivered after a crash, after the process was suspended
 //     for longer than the lease, and after a lost reply.
 //   - Fenced. [Delivery].Token is a fencing token that rises with each delivery of a message. The
 //     store rejects an older token with [ErrLeaseLost].
-//   - Exact results of Cancel and Reschedule. After ResultCancelled no handler is called, even if
+//   - Exact results from Cancel and Reschedule. After ResultCancelled no handler is called, even if
 //     the first reply was lost and the call was retried.
 //   - Unique ids. A queue holds at most one queued or dead message per id.
 //
@@ -108,7 +108,7 @@
 //
 // A queue has a fixed number of partitions. The message id determines the partition. Each consumer
 // owns some of the partitions, according to its capacity. All consumers compute the same assignment
-// from the members that have recently sent a heartbeat. A consumer claims messages shortly before
+// from the heartbeats that consumers have recently sent. A consumer claims messages shortly before
 // they are due, with a lease, and puts them into a timing wheel in memory. When a message is due,
 // the consumer begins it in the store, which checks the token and the clock. Ownership is a hint:
 // claims are atomic, and consumers with free handlers take overdue messages from any partition.
@@ -120,5 +120,5 @@
 // wait for others.
 //
 // In the repository, docs/durable.md describes what each store may lose if it fails,
-// docs/durable-operations.md the operation of a queue, and docs/durable-design.md the design.
+// docs/durable-operations.md how to operate a queue, and docs/durable-design.md the design.
 package durable

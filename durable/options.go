@@ -18,8 +18,8 @@ type Options struct {
 	Queue string
 
 	// Partitions is the number of partitions, from 1 to 1024. It is fixed when the queue is
-	// created. Any number of consumers share them. On Redis Cluster each partition is on one node.
-	// 0 means the number of the existing queue, or 8 for a new queue.
+	// created. Any number of consumers can share them. On Redis Cluster each partition is on one
+	// node. 0 means the existing queue's number of partitions, or 8 for a new queue.
 	Partitions int
 
 	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
@@ -27,9 +27,9 @@ type Options struct {
 	Existing bool
 
 	// The store keeps the limits MaxBody to DeadAge with the queue. 0 means the existing limit, or
-	// the default of a new queue. Open returns [ErrOptions] for another value unless Update is set.
+	// the default for a new queue. Open returns [ErrOptions] for other values unless Update is set.
 
-	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
+	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB; must be at most 64 MiB.
 	MaxBody int
 
 	// MaxAttempts is the number of failed deliveries after which a message becomes a dead letter,
@@ -50,14 +50,14 @@ type Options struct {
 
 	// Update makes Open change an existing queue's limits to the limits in Options that are not 0.
 	// The limits of dead letters apply immediately in a directory and in PostgreSQL. On Redis each
-	// process applies them from the next heartbeat of its consumers on. MaxBody and MaxAttempts
-	// apply to a Queue that is opened afterwards.
+	// process applies them from its consumers' next heartbeat on. MaxBody and MaxAttempts apply to
+	// a Queue that is opened afterwards.
 	Update bool
 
-	// RetryFor is the time for which a call that changes something is retried while the store is
-	// unreachable, unless its context ends first. Calls that only read, and most calls to a
-	// directory, fail immediately. If PostgreSQL or the process that serves a directory hangs, they
-	// fail after RetryFor (1 s to 30 s). Defaults to one minute, from 1 ms to one hour.
+	// RetryFor is how long a call that changes something is retried while the store is unreachable,
+	// unless its context ends first. Calls that only read, and most calls to a directory, fail
+	// immediately. If PostgreSQL or the process that serves a directory hangs, they fail after
+	// RetryFor, clamped to 1 s to 30 s. Defaults to one minute; must be from 1 ms to one hour.
 	RetryFor time.Duration
 
 	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
@@ -72,7 +72,7 @@ type Options struct {
 	// A single larger message is accepted if no other call is waiting. Defaults to 64 MiB.
 	MaxWaitingBytes int
 
-	// Logger receives a record of each background error, with the attributes queue, partition, id
+	// Logger receives a record for each background error, with the attributes queue, partition, id
 	// and err where they apply. The level is Warn if a lease was lost or the store is unreachable,
 	// and Error otherwise. Failed deliveries are logged as Warn, with the attributes attempt and
 	// delay too. At most one record per second is about failed deliveries, and one about failed
@@ -88,7 +88,7 @@ type Options struct {
 	OnEvent func(Event)
 
 	// OnError is called with the Err of each EventError and EventLeaseLost. The rules for OnEvent
-	// apply. OnEvent provides more details than the error.
+	// apply. OnEvent provides more detail than the error.
 	OnError func(error)
 }
 
@@ -158,7 +158,7 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 // its default. These functions return [ErrInvalid] for a negative value.
 type ConsumerOptions struct {
 	// Concurrency is the maximum number of handlers that run concurrently. [Consume] applies it to
-	// all sources together. Defaults to 64, at most 1,048,576.
+	// all sources together. Defaults to 64; must be at most 1,048,576.
 	Concurrency int
 
 	// HandlerTimeout is the time after which a handler's context ends. If the handler has not
@@ -173,32 +173,32 @@ type ConsumerOptions struct {
 	SlowHandler time.Duration
 
 	// Backoff returns the delay before the next attempt after a failed delivery. Its arguments are
-	// the delivery and the error of the handler or of [Delivery.Nack], which is a [*PanicError]
-	// after a panic. The number of failed deliveries is d.Attempts+1. A negative delay counts as 0.
-	// Backoff is called on the goroutine of the handler or of the call to Nack. If it panics, the
-	// delay is one second. Defaults to [Exponential] from one second to one hour.
+	// the delivery and the error that the handler returned or [Delivery.Nack] received, or a
+	// [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative
+	// delay counts as 0. Backoff is called on the goroutine that ran the handler or calls Nack. If
+	// it panics, the delay is one second. Defaults to Exponential(time.Second, time.Hour).
 	Backoff func(d *Delivery, err error) time.Duration
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter, or a
 	// recurring message stops. A crash is a delivery whose lease expires because the process has
 	// crashed or hangs. The message is due again: see [driver.Backend]. From its second crash on it
-	// is a suspect, which runs only while no other suspect runs in this process, in any queue. A
-	// message that ends its process thus causes at most two crashes of each message that runs
-	// beside it. Those messages become dead letters too if MaxCrashes is 1 or 2. Suspects that wait
-	// for each other are released every ten seconds if another process has a free handler. They
-	// count toward Prefetch, so many of them may make other messages of their partition late by up
-	// to Fallback. Defaults to 10.
+	// is a suspect, which runs only while no other suspect, from any queue, runs in this process. A
+	// message that brings down its process thus causes at most two crashes for each message that
+	// runs beside it. Those messages become dead letters too if MaxCrashes is 1 or 2. Suspects that
+	// are waiting for each other are released every ten seconds if another process has a free
+	// handler. They count toward Prefetch, so a large number of them may delay other messages in
+	// their partition by up to Fallback. Defaults to 10.
 	MaxCrashes int
 
-	// Visibility is the lease of a message that has begun. The lease is extended while the handler
-	// runs, so Visibility does not limit the handler. If a consumer crashes, its messages are
-	// redelivered Visibility after the last extension of their leases. Defaults to 30 s; must be at
-	// least 100 ms.
+	// Visibility is the duration of the lease on a message that has begun. The lease is extended
+	// while the handler runs, so Visibility does not limit the handler. If a consumer crashes, its
+	// messages are redelivered when Visibility has passed since the last extension of their leases.
+	// Defaults to 30 s; must be at least 100 ms.
 	Visibility time.Duration
 
 	// Grace is the time for which Consume waits for running handlers when it ends, before it
-	// cancels their contexts. Defaults to 20 s, which fits into the 30 s that Kubernetes waits by
-	// default. At least 1 ms.
+	// cancels their contexts. Defaults to 20 s, which fits within the 30 s that Kubernetes waits by
+	// default. Must be at least 1 ms.
 	Grace time.Duration
 
 	// Horizon is how long before their due times messages are claimed into this process's timing
@@ -210,8 +210,8 @@ type ConsumerOptions struct {
 	// at most the larger of Rate and Concurrency. Defaults to 16,384; must be at most 16,777,216.
 	Prefetch int
 
-	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
-	// way. Each partition may always have one of any size. Defaults to 64 MiB.
+	// PrefetchBytes is the maximum total size, in bytes, of prefetched messages' bodies, shared as
+	// Prefetch is. Each partition may always have one message of any size. Defaults to 64 MiB.
 	PrefetchBytes int
 
 	// Fallback is the maximum time between two claims from an owned partition. Together, the other
@@ -219,9 +219,9 @@ type ConsumerOptions struct {
 	// follow hints from the store. Defaults to one second; must be at least 500 ms.
 	Fallback time.Duration
 
-	// Membership is how long a consumer keeps its partitions after its last heartbeat. The consumer
-	// keeps messages that have not begun for the same time, but no longer than Visibility. Defaults
-	// to half of Visibility, at least 500 ms and at most 5 s. Values below 500 ms are invalid.
+	// Membership is how long a consumer keeps its partitions after its last heartbeat. For the same
+	// time, but no longer than Visibility, it keeps messages that have not begun. Defaults to half
+	// of Visibility, but at least 500 ms and at most 5 s. Values below 500 ms are invalid.
 	Membership time.Duration
 
 	// Tool marks a consumer that only looks at the queue or takes a few messages. It owns no
