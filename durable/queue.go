@@ -52,8 +52,8 @@ type Queue struct {
 //
 // Open returns [ErrInvalid] for a nil store or invalid options, [ErrPartitions] if the queue exists
 // with a different number of partitions, and [ErrOptions] if it exists with other limits. Stores
-// return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors, which the Open or New
-// function of the store's package documents.
+// return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors, which are documented at Open
+// or New in the store's package.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	o, err := options.withDefaults()
 	if err := cmp.Or(checkStore(store), err); err != nil {
@@ -106,13 +106,13 @@ func Queues(ctx context.Context, store Store) (names []string, err error) {
 // consumers, according to their last heartbeats. The error is [ErrNoQueue] if there is no such
 // queue, [ErrInvalid] for a nil argument or a bad name, and [errors.ErrUnsupported] if the store
 // cannot delete queues. After other errors, some messages may be gone. In that case Open returns
-// ErrNoQueue, and another DeleteQueue removes the rest. In a directory the cost is O(1), and on a
-// server O(n) in the number of messages.
+// ErrNoQueue, and calling DeleteQueue again removes the rest. In a directory the cost is O(1), and
+// on a server O(n) in the number of messages.
 //
 // After the deletion, calls to an open [Queue] return ErrNoQueue. Its consumers stop claiming
-// within ConsumerOptions.Fallback, and end with ErrNoQueue after their handlers. If the queue is
-// created again, calls and the consumers that have not ended use the new queue, or return
-// [ErrPartitions] if it has another number of partitions.
+// within ConsumerOptions.Fallback, and end with ErrNoQueue after their handlers return. If the
+// queue is created again, calls and the consumers that have not ended use the new queue, or return
+// [ErrPartitions] if it has a different number of partitions.
 func DeleteQueue(ctx context.Context, store Store, queue string, force bool) error {
 	return administer(ctx, store, fmt.Sprintf("delete queue %q", queue), func(l driver.Lister) error {
 		config := driver.Config{Queue: queue, Existing: true}
@@ -234,7 +234,7 @@ func putError(id string, status driver.Status, err error) error {
 // EnqueueBatch stores messages and returns their ids in the same order. The batch is not a
 // transaction: each message is stored separately. If any message is invalid, none is stored, ids is
 // nil and the error wraps [ErrInvalid]. If any message was not stored, the error is a [*BatchError]
-// with the error of each message, and ids has the ids of all messages. Errors, and ctx ending
+// with the error for each message, and ids has the ids of all messages. Errors, and ctx ending
 // early, mean the same as in [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	requests, err := newRequests(ctx, q, messages)
@@ -291,7 +291,7 @@ func (q *Queue) Prepare(ctx context.Context, messages ...Message) (driver.Backen
 	return q.backend, puts, nil
 }
 
-// BatchError contains the errors of [Queue.EnqueueBatch]. errors.Is and errors.As examine each of
+// BatchError contains the errors from [Queue.EnqueueBatch]. errors.Is and errors.As examine each of
 // them.
 type BatchError struct {
 	// Errors has one element per message, in the order of the messages. The element is nil if the
@@ -299,7 +299,7 @@ type BatchError struct {
 	Errors []error
 }
 
-// Error returns the first ten errors, one per line, and the number of further errors.
+// Error returns the first ten errors, one per line, and the number of remaining errors.
 func (e *BatchError) Error() string {
 	const most = 10
 	failed := e.Unwrap()
@@ -311,7 +311,7 @@ func (e *BatchError) Error() string {
 	return fmt.Sprint(text)
 }
 
-// Unwrap returns the errors of the messages that were not stored.
+// Unwrap returns the errors for the messages that were not stored.
 func (e *BatchError) Unwrap() []error {
 	var failed []error
 	for _, err := range e.Errors {
@@ -390,10 +390,10 @@ func (r Result) String() string {
 // [ResultCancelled] no handler is called. [ResultFiring] means that a handler was called or is
 // about to be called, unless its process ends first. [ResultNotFound] means that the message does
 // not exist or is a dead letter. [Queue.Get] tells these cases apart. The result is exact, even if
-// the store's reply was lost and the call was retried. A message that waits for another attempt
-// after an error or a crash can be cancelled. In that case a handler was called earlier.
+// the store's reply was lost and the call was retried. A message that is waiting for another
+// attempt after an error or a crash can be cancelled. In that case a handler was called earlier.
 //
-// With [Interrupt], Cancel also cancels a message that has begun. Without it, Cancel of a running
+// With [Interrupt], Cancel also cancels a message that has begun. Without it, cancelling a running
 // recurring message ends the series: ResultFiring then means that this run, with its retries, is
 // the last one.
 //
@@ -405,13 +405,13 @@ func (q *Queue) Cancel(ctx context.Context, id string, options ...CancelOption) 
 	return q.move(ctx, driver.OpCancel, ResultCancelled, driver.Change{ID: id, Interrupt: slices.Contains(options, Interrupt)})
 }
 
-// CancelOption is an option of [Queue.Cancel].
+// CancelOption is an option for [Queue.Cancel].
 type CancelOption uint8
 
 // Interrupt makes [Queue.Cancel] return [ResultInterrupted] instead of [ResultFiring] if the
 // message has begun. The store then removes the message when its delivery is settled, with any
 // outcome, or when its lease ends. The message counts as cancelled unless it was handled. Repeating
-// the call has no effect. The context of a handler ends with the cause [ErrInterrupted], within a
+// the call has no effect. The handler's context ends with the cause [ErrInterrupted], within a
 // third of ConsumerOptions.Visibility and normally within milliseconds. A caller of Take gets
 // ErrInterrupted from [Delivery.Extend].
 const Interrupt CancelOption = 1
@@ -430,11 +430,11 @@ func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Resul
 	return q.move(ctx, driver.OpReschedule, ResultRescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
 
-// SetRepeat changes Message.Repeat of a message, and makes it due at the first time of the new
+// SetRepeat changes a message's Repeat, and makes the message due at the first time in the new
 // series. If a recurring message is running, the change takes effect when the run ends, and the
 // result is [ResultRescheduled]. If repeat is empty, the due time does not change, and the series
 // ends with the run under way, or else with the next run. In other respects SetRepeat returns the
-// results and errors of [Queue.Reschedule]. [ErrInvalid] also means an invalid repeat.
+// same results and errors as [Queue.Reschedule]. [ErrInvalid] may also mean that repeat is invalid.
 func (q *Queue) SetRepeat(ctx context.Context, id, repeat string) (Result, error) {
 	c := driver.Change{ID: id, Repeat: repeat}
 	if err := cmp.Or(q.checkOpen(ctx), checkID(id)); repeat != "" && err == nil {
@@ -479,11 +479,11 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 // Shutdown closes the queue gracefully. It ends the calls to [Queue.Consume] and the receivers,
 // waits until the handlers have returned and their messages are settled (see
 // ConsumerOptions.Grace), and closes the queue. If ctx ends first, Shutdown closes the queue
-// without waiting further and returns the cause of ctx. No crash is counted in either case, unless
-// a handler overran its HandlerTimeout or the store does not answer: see [Queue.Close].
+// without waiting any longer and returns the cause of ctx. No crash is counted in either case,
+// unless a handler overran its HandlerTimeout or the store does not answer: see [Queue.Close].
 //
-// A handler must not call Shutdown, because Shutdown would wait for the handler. If ctx is the
-// context of a handler, or derived from it, Shutdown does nothing and returns [ErrInvalid]. It also
+// A handler must not call Shutdown, because Shutdown would wait for the handler. If ctx is a
+// handler's context, or derived from one, Shutdown does nothing and returns [ErrInvalid]. It also
 // returns ErrInvalid if ctx is nil. To shut down the queue from a handler, call Shutdown in another
 // goroutine with another context.
 func (q *Queue) Shutdown(ctx context.Context) error {
@@ -518,16 +518,16 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 const closeTime = 5 * time.Second
 
 // Close closes the queue. It stops claiming messages, cancels the contexts of handlers with
-// [ErrClosed] as the cause, and waits one second for the handlers. It then releases all messages of
-// this process that are not settled, including messages from [Queue.Take]. A release counts neither
-// as an attempt nor as a crash. Calls that change something return ErrClosed, unless the store has
-// already received them.
+// [ErrClosed] as the cause, and waits one second for the handlers. It then releases all messages
+// that this process has claimed and not settled, including messages from [Queue.Take]. A release
+// counts neither as an attempt nor as a crash. Calls that change something return ErrClosed, unless
+// the store has already received them.
 //
 // Close returns immediately if the process holds no messages. It returns after five seconds if the
 // store is unreachable or does not answer. If so, messages are redelivered when their leases
-// expire, which counts as a crash of each that had begun. This also applies to a handler that
-// overran its HandlerTimeout. Calling Close again has no effect. A handler may call Close, which
-// then waits a second for the handler. Options.OnError must not call Close.
+// expire, which counts as a crash for each message that had begun. This also applies to a message
+// whose handler overran its HandlerTimeout. Calling Close again has no effect. A handler may call
+// Close, which then waits a second for the handler. Options.OnError must not call Close.
 func (q *Queue) Close() {
 	ended := make(chan struct{})
 	consumers := q.endConsumers()
