@@ -14,7 +14,7 @@ import (
 )
 
 // Handler handles one delivery. If it returns nil, the message is acknowledged. An error, or a
-// panic (see [PanicError]), is a failed attempt: the message is retried after
+// panic (see [PanicError]), is a failed attempt: the message is retried after the delay from
 // ConsumerOptions.Backoff, and becomes a dead letter after its last attempt. [Fail], [Reject],
 // [Postpone], [Again], [AgainAt] and [Decline] return errors with other outcomes. A handler may
 // wrap them. If the handler has called a method of d that settles the message, the handler's result
@@ -23,7 +23,7 @@ import (
 // A message may be delivered more than once: if a process crashes, if the lease expires because the
 // store is unreachable, or if the reply to an acknowledgement is lost. Handlers must be idempotent.
 //
-// The handler's context has the values of the context of Consume, but does not end with it. It is
+// The handler's context has the values of Consume's context, but does not end with it. It is
 // cancelled with one of these causes:
 //
 //   - [ErrLeaseLost], before another consumer can get the message.
@@ -33,9 +33,9 @@ import (
 //     queue is closed.
 //
 // Unless the cause is DeadlineExceeded, an error that the handler then returns is not a failed
-// attempt. If its lease still holds, the message is released, or removed after Interrupt. Once
+// attempt. If the lease still holds, the message is released, or removed after Interrupt. Once
 // Consume has begun to end, the same applies to an error that wraps [context.Canceled], or the
-// error or cause of Consume's context. Panics and errors of functions such as Fail keep their
+// error or cause of Consume's context. Panics and errors from functions such as Fail keep their
 // outcomes, except after Interrupt.
 type Handler func(ctx context.Context, d *Delivery) error
 

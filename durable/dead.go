@@ -58,17 +58,17 @@ type ReplayOptions struct {
 	Delay time.Duration
 
 	// Rate is the number of messages to replay per second. A limit avoids overloading a system that
-	// has just recovered. Replays are spread evenly over time, in groups of 10 ms. After a delay of
-	// the store, ReplayAll does not catch up in a burst. 0 means no limit. The rate must not be
-	// negative, infinite or NaN.
+	// has just recovered. Replays are spread evenly over time, grouped into 10 ms intervals. After
+	// a delay in the store, ReplayAll does not catch up in a burst. 0 means no limit. The rate must
+	// not be negative, infinite or NaN.
 	Rate float64
 }
 
 // ReplayAll replays the dead letters that filter selects and returns the number of replayed
-// messages. It processes one partition after another, and the oldest dead letters of each partition
+// messages. It processes one partition after another, and the oldest dead letters in each partition
 // first. It selects messages that died before the call, so a message that dies again is not
-// replayed again. If the store's clock was set back, dead letters that died at a later time than
-// the clock now shows are skipped.
+// replayed again. If the store's clock was set back, dead letters that died after the time that the
+// clock now shows are skipped.
 //
 // ReplayAll returns [ErrInvalid] for an invalid argument, and otherwise the same errors as
 // [Queue.Cancel], which name a dead letter. If the call fails or ctx ends, ReplayAll starts no more

@@ -27,7 +27,7 @@ type Delivery struct {
 
 	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
 	// deliveries whose lease expired because the process crashed or hung. Postponed is the number
-	// of postponements since the last failure, crash or Again.
+	// of postponements since the last failure, crash or use of Again.
 	Attempts, Crashes, Postponed, MaxAttempts int
 
 	// Token is a fencing token that rises with each delivery of the message. A system that stores
@@ -130,7 +130,7 @@ func (d *Delivery) PrepareAck() (driver.Backend, driver.Batch, error) {
 // Ack may be called again. It then returns the result of the first call if that has taken effect or
 // is still in progress.
 //
-// The result is inexact in one case: the reply to an Ack was lost, and the message is gone when the
+// The result is inexact in one case: the store's reply was lost, and the message is gone when the
 // call is retried. Either the first call has taken effect, or another consumer has received and
 // acknowledged the message. Ack then returns nil if the lease cannot have expired on this process's
 // clock, and ErrLeaseLost otherwise. This nil is wrong if, in the meantime, the store's clock was
@@ -140,8 +140,8 @@ func (d *Delivery) Ack(ctx context.Context) error {
 }
 
 // Release returns the message to the queue unchanged. The message is due immediately, and neither
-// an attempt nor a crash is counted. A program that terminates releases the messages that it has
-// not handled. Release returns the same errors as [Delivery.Ack].
+// an attempt nor a crash is counted. Call Release for unhandled messages before the program
+// terminates. Release returns the same errors as [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{}, nil)
 }

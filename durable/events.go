@@ -13,7 +13,7 @@ type EventKind uint8
 // Kinds of events. A message that is handled without an error is claimed, begun, delivered and
 // acked.
 const (
-	// EventClaimed: a message was claimed. A message that is due may begin with its claim.
+	// EventClaimed: a message was claimed. A message that is due may begin in the same step.
 	EventClaimed EventKind = iota + 1
 
 	// EventBegun: a message became firing. From then on Cancel returns ResultFiring.
@@ -29,7 +29,7 @@ const (
 	// recurring message ends with EventAgain or EventRunFailed, even if it was the last one.
 	EventAgain
 
-	// EventRunFailed: the last attempt of a run of a recurring message has failed, and the store
+	// EventRunFailed: the last attempt in a run of a recurring message has failed, and the store
 	// made the message due at the time of the next run. Err is set.
 	EventRunFailed
 
@@ -76,7 +76,7 @@ type Event struct {
 	Kind      EventKind
 	Queue     string        // name of the queue
 	Partition int           // -1: the event concerns the whole queue
-	Time      time.Time     // on this process's clock: of the event, or the start of Duration
+	Time      time.Time     // on this process's clock: when the event happened, or Duration began
 	Duration  time.Duration // of the store call that claimed, began or settled a message
 
 	// The message, if the event concerns one; otherwise ID is empty. Headers must not be modified.

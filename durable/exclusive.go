@@ -10,21 +10,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// OneAtATime returns middleware that handles messages with the same key one at a time, in all
-// consumers of the queue that use the middleware. key returns the key of a message, for example one
-// of its headers. Messages with the key "" are not restricted. If a key exceeds 250 bytes or
+// OneAtATime returns middleware that handles messages with the same key one at a time, across all
+// of the queue's consumers that use the middleware. key returns the key of a message, for example
+// one of its headers. Messages with the key "" are not restricted. If a key exceeds 250 bytes or
 // contains a control character, the message becomes a dead letter. Two such middlewares in one
 // chain must not have a key in common.
 //
-// A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, doubling up
-// to 5 s. It does not keep its place: a later message with the key may be handled before it. Each
-// such delivery occupies a handler and counts toward Source.Rate.
+// A message whose key is taken is postponed (see [Postpone]), for about 0.1 s at first, then twice
+// as long each time, up to 5 s. It does not keep its place: a later message with the key may be
+// handled before it. Each postponed delivery occupies a handler and counts toward Source.Rate.
 //
-// The lock of a key is a message in the queue, whose id is "lock:" followed by the key. It is due
+// The lock on a key is a message in the queue, whose id is "lock:" followed by the key. It is due
 // after ConsumerOptions.Visibility, rescheduled while the handler runs, and cancelled when the
 // handler returns. No handler receives it. If the process crashes, the lock expires when it is due
 // (see Message.ExpireAt). If the lock cannot be rescheduled in time, because the store is
-// unreachable or [Queue.CancelAll] has removed it, the context of the handler is cancelled with
+// unreachable or [Queue.CancelAll] has removed it, the handler's context is cancelled with
 // [ErrLeaseLost]. A handler that continues after that, or after its process was suspended, may
 // overlap with the next one.
 //

@@ -26,8 +26,8 @@ import (
 // A queue that is paused or has no consumers is healthy: see [Queue.Stats].
 //
 // Healthy looks up an unused id in all partitions concurrently. This costs one O(1) call to the
-// store per partition. ctx should end before the timeout of the probe. If ctx ends, Healthy returns
-// its cause.
+// store per partition. ctx should end before the probe's timeout. If ctx ends, Healthy returns its
+// cause.
 func (q *Queue) Healthy(ctx context.Context) error {
 	if err := q.checkOpen(ctx); err != nil {
 		return err
@@ -153,10 +153,10 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (faults []fault,
 }
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
-// repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the messages of the
-// queue. On Redis an audit works in small steps. In a directory nothing is repaired, and other
-// calls wait while a partition is audited. After an error the report contains the faults that were
-// found before it. The error wraps [errors.ErrUnsupported] if the store has no audit.
+// repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the number of messages.
+// On Redis an audit works in small steps. In a directory nothing is repaired, and other calls wait
+// while a partition is audited. After an error the report contains the faults that were found
+// before it. The error wraps [errors.ErrUnsupported] if the store does not support audits.
 func (q *Queue) Audit(ctx context.Context, repair bool) (driver.AuditReport, error) {
 	var sum driver.AuditReport
 	if err := q.checkOpen(ctx); err != nil {

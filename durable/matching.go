@@ -14,14 +14,14 @@ type CancelReport struct {
 	Firing    int // messages whose delivery has begun, and which may be redelivered if it fails
 
 	// Unreadable counts messages whose headers this version of the program cannot read. They are
-	// not cancelled, whether they match or not.
+	// not cancelled, whether or not they match.
 	Unreadable int
 }
 
 // CancelMatching cancels the messages that have all of the given headers with the given values, for
 // example all messages of one customer. It returns [ErrInvalid] if headers is empty. For each
-// message in the report, CancelMatching is as exact as [Queue.Cancel]: after ResultCancelled no
-// handler is called. Dead letters are not affected: see [Queue.DeleteAllDead].
+// message that it counts, CancelMatching is as exact as [Queue.Cancel]: no handler is called for a
+// message once it is cancelled. Dead letters are not affected: see [Queue.DeleteAllDead].
 //
 // CancelMatching scans one partition after another: first the scheduled messages, then the messages
 // that consumers have claimed or are delivering. The scan is not atomic. It may miss a message
@@ -32,17 +32,17 @@ type CancelReport struct {
 //   - returns from a consumer, because its delivery failed or the consumer ended.
 //
 // It finds all other matching messages. Another call finds a missed message unless the message
-// moves again. A message that, during the scan, replaces another one or reuses the id of a
-// cancelled one is cancelled only if it matches as well. Messages that were enqueued with the same
-// id in the same millisecond cannot be distinguished.
+// moves again. If a message replaces another one during the scan, or reuses the id of a cancelled
+// one, it is cancelled only if it matches as well. Messages that were enqueued with the same id in
+// the same millisecond cannot be distinguished.
 //
-// If the call fails, or ctx ends, the report has the numbers up to that point. The errors of
-// [Queue.Cancel] name a message or a partition here. Calls in progress may take effect and are not
-// counted. Unreadable messages do not end the scan. If there are any, the error after the scan
-// wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable is neither
-// listed nor counted here: see [Counts].Unreadable.
+// If the call fails, or ctx ends, the report has the numbers up to that point. The errors are the
+// same as from [Queue.Cancel], and name a message or a partition. Calls in progress may take effect
+// and are not counted. Unreadable messages do not end the scan. If there are any, the error
+// returned after the scan wraps [ErrVersion] and names the first ten. A message whose whole record
+// is unreadable is neither listed nor counted here: see [Counts].Unreadable.
 //
-// CancelMatching reads all pending messages with their bodies, because stores have no index of
+// CancelMatching reads all pending messages with their bodies, because stores have no index on
 // headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.checkOpen(ctx); err != nil {

@@ -23,8 +23,8 @@ type Message struct {
 	Body []byte
 
 	// Headers are metadata that each delivery carries, such as a trace context. There are at most
-	// 64 headers, with at most 8 KiB in all keys and values. Keys and values are UTF-8, and keys
-	// are not empty. The map is copied. Headers do not count toward Options.MaxBody.
+	// 64 headers, with a total of at most 8 KiB in keys and values. Keys and values are UTF-8, and
+	// keys are not empty. The map is copied. Headers do not count toward Options.MaxBody.
 	Headers map[string]string
 
 	// Delay is the time until the message is due, rounded up to milliseconds. If Delay <= 0, the
@@ -51,10 +51,10 @@ type Message struct {
 	// least 1 ms, such as "@every 10m" or "@every 24h", a descriptor, such as "@daily", or a cron
 	// expression with five fields, such as "0 8 * * *". "CRON_TZ=Europe/Berlin " before the fields
 	// sets the zone, which is otherwise UTC. The first run is at At or after Delay. If both are
-	// zero, it is at the first time of the series, or one interval from now if Repeat is an
-	// interval. Enqueue returns [ErrInvalid] for an expression without times or with more than 255
-	// bytes. To find the first time of a cron expression, Enqueue reads the store's clock unless a
-	// recent reading is known.
+	// zero, it is at the first time in the series, or one interval from now if Repeat is an
+	// interval. Enqueue returns [ErrInvalid] for an expression that has no times or exceeds 255
+	// bytes. To find the first time in a cron expression's series, Enqueue reads the store's clock
+	// unless a recent reading is known.
 	Repeat string
 
 	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter,
@@ -64,8 +64,8 @@ type Message struct {
 
 	// Replace makes Enqueue replace an existing message with the same id if that message has not
 	// begun or is dead. If it has begun, Enqueue returns [ErrFiring], unless both messages are
-	// recurring. In that case the running delivery continues, and the new message is due at its
-	// first time.
+	// recurring. In that case the running delivery continues, and the new message is due at the
+	// time of its first run.
 	Replace bool
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // Chain returns a handler that passes each delivery through the middleware, the first one
-// outermost: Chain(h, a, b) is a(b(h)). A middleware calls the handler that it is given, at most
-// once, and returns its error or another one. If h is nil, Chain returns nil.
+// outermost: Chain(h, a, b) is a(b(h)). Each middleware calls the handler that it wraps at most
+// once, and returns that handler's error or another one. If h is nil, Chain returns nil.
 func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
 	if h == nil {
 		return nil // Consume returns ErrInvalid
@@ -23,8 +23,8 @@ func Chain(h Handler, middleware ...func(Handler) Handler) Handler {
 	return h
 }
 
-// Mux passes each message to the handler of its kind, the value of one of its headers, so that
-// several kinds of messages share a queue and its handlers:
+// Mux passes each message to the handler for its kind, which is the value of one of its headers, so
+// that several kinds of messages share a queue and its handlers:
 //
 //	mux := durable.Mux{Kinds: map[string]durable.Kind{
 //		"Order":  {Handler: orders.Handler(cancelOrder), Timeout: 5 * time.Second},
@@ -43,7 +43,7 @@ type Mux struct {
 type Kind struct {
 	Handler Handler
 
-	// Timeout is the time after which the context of the handler ends, with the cause
+	// Timeout is the time after which the handler's context ends, with the cause
 	// [context.DeadlineExceeded]. It should be shorter than ConsumerOptions.HandlerTimeout, after
 	// which another message is handled even if the handler has not returned.
 	Timeout time.Duration
@@ -52,7 +52,7 @@ type Kind struct {
 	Backoff func(d *Delivery, err error) time.Duration
 }
 
-// Handle is a [Handler]. A message of a kind without a handler is declined: see [Decline].
+// Handle is a [Handler]. It declines a message whose kind has no handler: see [Decline].
 func (m *Mux) Handle(ctx context.Context, d *Delivery) error {
 	header := cmp.Or(m.Header, contract.KindHeader)
 	kind := m.Kinds[d.Headers[header]]

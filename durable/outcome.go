@@ -139,17 +139,17 @@ var errRetry = errors.New("retry requested")
 
 // Postpone returns an error that a handler returns to make its message due after d, or immediately
 // if d <= 0. The delivery counts neither as an attempt nor as a crash: Delivery.Postponed rises by
-// one, and Record.Reason becomes empty. A handler that waits for something, such as the end of a
-// payment, postpones its message and checks again. If the error of Postpone, Again or AgainAt is
-// joined with another one, as with [errors.Join], the delivery counts as failed.
+// one, and Record.Reason becomes empty. A handler that waits for something, such as the completion
+// of a payment, postpones its message and checks again. If the error from Postpone, Again or
+// AgainAt is joined with another one, as with [errors.Join], the delivery counts as failed.
 func Postpone(d time.Duration) error {
 	return &outcomeError{err: errors.New("postponed"), change: driver.Change{Delay: max(0, d), Uncounted: true}}
 }
 
 // Again returns an error that a handler returns to acknowledge its message and make it due again
 // after d, or immediately if d <= 0. The store makes both changes in one step. The message is due
-// again with the same id, body and headers, and with no attempts, crashes or postponements. A
-// message with an ExpireAt is not delivered after that time.
+// again with the same id, body and headers, and with no attempts, crashes or postponements counted.
+// A message with an ExpireAt is not delivered after that time.
 func Again(d time.Duration) error { return again(driver.Change{Delay: max(0, d)}) }
 
 // AgainAt is [Again] with a due time on the store's clock, rounded up to milliseconds. If t has
@@ -163,9 +163,9 @@ func again(change driver.Change) error {
 
 // Decline returns an error for a handler that cannot handle its message, although another version
 // of the program can, for example during a rolling upgrade. The message is postponed, for about one
-// second at first, doubling up to ten minutes. The error is logged and stored as the reason of the
-// message. After 100 postponements in a row (about 13 hours), the message becomes a dead letter.
-// Postponements by [Postpone] count too. The returned error wraps err.
+// second at first, then twice as long each time, up to ten minutes. The error is logged and stored
+// as the reason of the message. After 100 postponements in a row (about 13 hours), the message
+// becomes a dead letter. Postponements by [Postpone] count too. The returned error wraps err.
 func Decline(err error) error {
 	return &outcomeError{err: cmp.Or(err, errDeclined), declined: true}
 }
@@ -190,10 +190,10 @@ const (
 )
 
 // Nack settles the delivery as if a [Handler] had returned cause. Unless [Reject] or a similar
-// function has returned cause, the message is due again after ConsumerOptions.Backoff, and becomes
-// a dead letter after its last attempt. cause may be nil. Up to 512 bytes of its text are stored
-// with the message: see [Record]. [Kind].Backoff does not apply. Nack returns the same errors as
-// [Delivery.Ack].
+// function has returned cause, the message is due again after the delay from
+// ConsumerOptions.Backoff, and becomes a dead letter after its last attempt. cause may be nil. Up
+// to 512 bytes of its text are stored with the message: see [Record]. [Kind].Backoff does not
+// apply. Nack returns the same errors as [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errRetry
@@ -277,9 +277,9 @@ func exponential(least, most time.Duration, attempts int) time.Duration {
 	return time.Duration(pause)
 }
 
-// PanicError is the error of a handler that panicked. ConsumerOptions.Backoff receives it.
-// Options.OnError receives an error that wraps it and whose text includes the stack. The text of
-// Error is stored with the message as its reason.
+// PanicError is the error for a handler that panicked. ConsumerOptions.Backoff receives it.
+// Options.OnError receives an error that wraps it and whose text includes the stack. The text that
+// Error returns is stored as the message's reason.
 type PanicError struct {
 	Value any    // the argument of panic
 	Place string // file and line of the panic, with the last two elements of the path

@@ -14,9 +14,9 @@ import (
 //
 // The store refuses to begin a message of a paused queue. Messages that have begun and are waiting
 // for a handler, at most as many as the handlers take in 5 ms, may still be delivered until their
-// consumer has read the pause. That usually takes one round trip, at most ConsumerOptions.Fallback.
-// The consumer then releases all messages that were not passed to a handler, without counting an
-// attempt or a crash. Consume and Take block, and end as usual.
+// consumer has read the pause. That usually takes one round trip, and at most
+// ConsumerOptions.Fallback. The consumer then releases all messages that were not passed to a
+// handler, without counting an attempt or a crash. Consume and Take block, and end as usual.
 //
 // Pause makes one call to the store per partition, concurrently. Pausing a paused queue has no
 // effect. After an error some partitions may be paused and others not. Pause and Resume may be
@@ -26,7 +26,7 @@ func (q *Queue) Pause(ctx context.Context) error {
 }
 
 // Resume ends a pause: consumers deliver the overdue messages as fast as their handlers take them.
-// Consumers notice the end immediately or, if the store's hint is lost, after
+// Consumers notice this immediately or, if the store's hint is lost, after
 // ConsumerOptions.Fallback. Resuming a queue that is not paused has no effect. Resume returns the
 // same errors as [Queue.Pause].
 func (q *Queue) Resume(ctx context.Context) error {

@@ -11,9 +11,9 @@ import (
 // [Queue.Consume], and with other processes.
 //
 // A receiver prefetches messages for the next calls. If the context of a call ends after a message
-// has begun for it, the message is kept for the next call, and released after about 100 ms. If Take
-// is not called for as long as ConsumerOptions.Membership, the receiver releases the messages that
-// it has prefetched. The next call claims again.
+// has begun for that call, the message is kept for the next call, and is released if none takes it
+// within about 100 ms. If Take is not called for as long as ConsumerOptions.Membership, the
+// receiver releases the messages that it has prefetched. The next call claims again.
 type Receiver struct {
 	q    *Queue
 	opts ConsumerOptions
@@ -39,8 +39,8 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 
 // Take waits for a message that is due and begins it. The caller must settle the message with one
 // of the methods of [Delivery] within ConsumerOptions.Visibility, or call [Delivery.Extend]: unlike
-// the lease of a handler, this lease is not extended automatically. If the message is a suspect
-// (see ConsumerOptions.MaxCrashes), other suspects wait until it is settled or its lease expires.
+// in a handler, the lease is not extended automatically. If the message is a suspect (see
+// ConsumerOptions.MaxCrashes), other suspects wait until it is settled or its lease expires.
 //
 // Take returns the cause of ctx if ctx ends, [ErrClosed] if the receiver or the queue is closed,
 // [ErrBroken] if the store is broken, [ErrNoQueue] if the queue was deleted, [ErrLocked] if only

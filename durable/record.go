@@ -67,7 +67,7 @@ func timeOf(i driver.Instant) time.Time {
 // Get returns the current record of a queued or dead message. [ErrNotFound] means that the message
 // does not exist, and [ErrInvalid] that no message can have this id. If the store is unreachable,
 // Get fails immediately with [ErrUnavailable]. The cost is one call to the store, which finds the
-// message in O(1), or in O(log n) on a disk.
+// message in O(1), or in O(log n) on disk.
 func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	err := q.checkOpen(ctx)
 	if err == nil {

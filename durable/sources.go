@@ -13,13 +13,13 @@ type Source struct {
 	Queue   *Queue
 	Handler Handler
 
-	// Weight is the relative share of the common handlers while messages of several queues wait: a
-	// queue with Weight 3 gets three times as many handlers as one with Weight 1. Defaults to 1, at
-	// most 1,000.
+	// Weight is the queue's relative share of the common handlers while messages from several
+	// queues are waiting: a queue with Weight 3 gets three times as many handlers as one with
+	// Weight 1. Defaults to 1; must be at most 1,000.
 	Weight int
 
-	// MaxRunning is the maximum number of handlers that run at a time for the queue, in all its
-	// consumers in all processes: see [Consume]. 0 means no limit. At most 10,000.
+	// MaxRunning is the maximum number of handlers that run at a time for the queue, across all its
+	// consumers in all processes: see [Consume]. 0 means no limit. Must be at most 10,000.
 	MaxRunning int
 
 	// Rate is the queue's maximum number of deliveries per second, across all its consumers in all
@@ -31,23 +31,23 @@ type Source struct {
 // Consume is [Queue.Consume] for several queues that share their handlers: at most
 // ConsumerOptions.Concurrency handlers run at a time. Every queue can use at least one of them, so
 // a queue whose handlers hang does not block the others. Any queue may use the remaining handlers.
-// While messages of several queues wait, the queue that has the fewest handlers relative to its
-// weight gets the next free one. The other options apply to each queue, and each queue has
+// While messages from several queues are waiting, the queue with the fewest handlers relative to
+// its weight gets the next free one. The other options apply to each queue, and each queue has
 // Concurrency goroutines. If one source ends, for example because its queue is closed, Consume ends
 // the others and returns the error of the first to end.
 //
 // The limits of a source apply to all consumers of its queue together. These consumers must all set
 // the same limits and the same ConsumerOptions.Membership. [Queue.Consume] and receivers have no
-// limits, but reduce the shares of the others. A message that waits for a limit has not begun. It
-// can be cancelled and rescheduled, and counts in Stats.Overdue. A kind of messages with a limit of
-// its own needs a queue of its own, because messages that wait for the limit would delay others
-// that are due later.
+// limits, but reduce the shares of the others. A message that a limit holds back has not begun. It
+// can be cancelled and rescheduled, and counts in Stats.Overdue. A kind of message with its own
+// limit needs its own queue, because messages that the limit holds back would delay others that are
+// due later.
 //
 // A consumer's share of a limit depends on the Concurrency of all consumers, as of their last
 // heartbeats. A share of MaxRunning may be 0: one of five equal consumers runs nothing if
 // MaxRunning is 4. A share that a consumer does not use is not lent to others. A new consumer waits
 // for about two thirds of Membership before it uses its share, unless it is alone. The share of a
-// consumer that has crashed is unused until its Membership is over. A tool (see
+// consumer that has crashed is unused until its Membership has passed. A tool (see
 // ConsumerOptions.Tool) has a share only if all consumers are tools.
 //
 // Limits, and Concurrency with several sources, are exceeded in these cases:
@@ -62,9 +62,9 @@ type Source struct {
 //
 // A call that the store does not answer may hold a share of MaxRunning until the call fails.
 //
-// Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, if there
-// is no source, or if there are more than ConsumerOptions.Concurrency. Otherwise it returns the
-// errors of [Queue.Consume], with the queue's name if there are several sources.
+// Consume returns [ErrInvalid] if a source is invalid, if two sources have the same queue, or if
+// there are no sources or more than ConsumerOptions.Concurrency. Otherwise it returns the same
+// errors as [Queue.Consume], with the queue's name if there are several sources.
 func Consume(ctx context.Context, sources []Source, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	if err == nil {

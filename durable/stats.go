@@ -20,7 +20,7 @@ type Counts struct {
 	Dead      int64     // dead letters
 	DeadBytes int64     // size of the bodies of dead letters with their envelopes, in bytes
 	NextDue   time.Time // the earliest due time of a scheduled message; zero if there is none
-	Paused    bool      // see [Queue.Pause]; of a queue: at least one partition is paused
+	Paused    bool      // see [Queue.Pause]; for a queue: at least one partition is paused
 
 	// Unreadable is the number of scheduled messages that a consumer has tried to claim and that
 	// this version of the program cannot read: a newer version enqueued them, or they are damaged.
@@ -32,7 +32,7 @@ type Counts struct {
 
 	// Lost is the number of messages whose records are gone because a Redis key was evicted or
 	// deleted, including messages since removed from the queue. Each key that was lost as a whole
-	// counts as one more, because the number of its messages is unknown.
+	// counts as one more, because the number of messages in it is unknown.
 	Lost uint64
 }
 
@@ -99,7 +99,7 @@ func (l *lateness) record(d time.Duration) {
 // [timingwheel.Histogram.Quantile].
 type Lateness struct {
 	P50, P99, P999, Max time.Duration         // quantiles (upper bounds), exact maximum
-	Histogram           timingwheel.Histogram // of all deliveries of this process
+	Histogram           timingwheel.Histogram // of all deliveries by this process
 }
 
 func (l *lateness) summary() Lateness {
@@ -122,7 +122,7 @@ type Stats struct {
 	Lateness   Lateness // of this process
 
 	// According to the last heartbeats of all consumers, which are up to Membership/3 old.
-	Overdue    int64         // messages that are due and not in a handler: Due, and those that wait in consumers
+	Overdue    int64         // messages that are due and not in a handler: Due, and those waiting in consumers
 	OverdueFor time.Duration // time since the first of them was due
 	OldestRun  time.Duration // time since the longest-running message was passed to a handler or returned by Take; 0: none
 }
@@ -168,13 +168,13 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// CountDue returns, for each duration, the number of scheduled messages that are due at most that
-// long from now on the store's clock. 0 counts the messages that are already due. There must be 1
+// CountDue returns, for each duration, the number of scheduled messages that are due within that
+// time from now, on the store's clock. 0 counts the messages that are already due. There must be 1
 // to 64 durations, in ascending order and not negative. Otherwise the error is [ErrInvalid].
 //
-// CountDue makes one call to the store per partition, one after another, so the counts are not an
-// atomic snapshot. For each duration a call is O(log n) on Redis and O(n) in the messages counted
-// in PostgreSQL. Other stores visit a few thousand that are not due, and estimate the rest.
+// CountDue makes one call to the store per partition, in turn, so the counts are not an atomic
+// snapshot. For each duration a call is O(log n) on Redis and, in PostgreSQL, O(n) in the messages
+// counted. Other stores visit a few thousand messages that are not due, and estimate the rest.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
 	if err := q.checkOpen(ctx); err != nil {
 		return nil, err
