@@ -50,8 +50,8 @@ func (jsonCodec[T]) Decode(body []byte) (value T, err error) {
 //
 // Each message has the kind of its value in the header "kind". A message of another kind is
 // declined: see [durable.Decline]. The kind is the name of T without its package, or the result of
-// the method Kind() string, which must not depend on the value. An empty kind, such as the kind of
-// a generic type or a type without a name, is not written and accepts all messages. Messages
+// the method Kind() string, which must not depend on the value. If the kind is empty, as for a
+// generic type or a type without a name, it is not written, and all messages are accepted. Messages
 // without the header are always accepted.
 type Queue[T any] struct {
 	queue *durable.Queue
@@ -59,8 +59,8 @@ type Queue[T any] struct {
 	kind  string
 }
 
-// New returns a queue of values that uses q. A nil codec means JSON by encoding/json: fields of the
-// body that T does not have are ignored, and missing ones keep their zero values.
+// New returns a queue of values that uses q. A nil codec means encoding/json: fields in the body
+// that T does not have are ignored, and missing ones keep their zero values.
 func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
 	if codec == nil {
 		codec = jsonCodec[T]{}
@@ -95,7 +95,7 @@ type Message[T any] struct {
 }
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
-// [durable.Queue.EnqueueBatch] or Enqueue of a tracer. If the codec fails, the error wraps
+// [durable.Queue.EnqueueBatch] or a tracer's Enqueue. If the codec fails, the error wraps
 // [durable.ErrInvalid] and the codec's error. Encode also returns ErrInvalid if the kind in
 // m.Headers contradicts the queue's.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
@@ -118,7 +118,7 @@ func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 }
 
 // Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. If the encoding
-// fails, nothing is stored, and Enqueue returns the error of [Queue.Encode].
+// fails, nothing is stored, and Enqueue returns the error from [Queue.Encode].
 func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
 	message, err := q.Encode(m)
 	if err != nil {
@@ -147,8 +147,8 @@ func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
 }
 
 // Handler returns a [durable.Handler] that decodes the body and calls h, for calls that take a
-// durable.Handler, such as Handler of a tracer. A message of another kind, or whose body cannot be
-// decoded, is declined: see [durable.Decline]. If h is nil, Handler returns nil.
+// durable.Handler, such as a tracer's Handler. A message of another kind, or one whose body cannot
+// be decoded, is declined: see [durable.Decline]. If h is nil, Handler returns nil.
 func (q *Queue[T]) Handler(h func(ctx context.Context, d *Delivery[T]) error) durable.Handler {
 	if h == nil {
 		return nil // Consume returns ErrInvalid
@@ -168,7 +168,7 @@ func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context
 	return q.queue.Consume(ctx, q.Handler(handler), options)
 }
 
-// Take waits for a message that is due: see [durable.Queue.Take]. A message of another kind, or
+// Take waits for a message that is due: see [durable.Queue.Take]. A message of another kind, or one
 // whose body cannot be decoded, is declined, as in [Queue.Consume], and Take waits for the next
 // message. If the store does not confirm this, Take returns the error, and the message is
 // redelivered when its lease expires.
