@@ -22,7 +22,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Tester moves the clock of a queue in memory, and delivers due messages. [New] returns it.
+// Tester moves the clock of an in-memory queue, and delivers due messages. [New] returns it.
 type Tester struct {
 	q  *durable.Queue
 	tb testing.TB
@@ -33,7 +33,7 @@ type Tester struct {
 }
 
 // New returns an empty queue, which is closed when the test ends. Its clock starts at the current
-// time, in milliseconds. The queue has one partition unless options has another number, so that
+// time, in milliseconds. The queue has one partition unless options sets another number, so that
 // messages are delivered in order of due time.
 func New(t testing.TB, options durable.Options) (*durable.Queue, *Tester) {
 	t.Helper()
@@ -97,8 +97,8 @@ func (t *Tester) Pending() (pending []durable.Record) {
 // meanwhile, such as those that the handler enqueues without a delay. The messages of a paused
 // queue, and those whose ExpireAt has passed, are not delivered.
 //
-// RunDue returns the events of the outcomes, such as EventAcked, in the order of the deliveries. It
-// fails the test if ctx ends or options are invalid. It must not be called concurrently.
+// RunDue returns the events for the outcomes, such as EventAcked, in the order of the deliveries.
+// It fails the test if ctx ends or options are invalid. It must not be called concurrently.
 func (t *Tester) RunDue(ctx context.Context, handler durable.Handler, options durable.ConsumerOptions) []durable.Event {
 	t.tb.Helper()
 	t.mu.Lock()
