@@ -1,4 +1,4 @@
-// Package durabledebug serves a page that shows the durable queues of a process, and the same data
+// Package durabledebug serves a page that shows the durable queues in a process, and the same data
 // as JSON:
 //
 //	queues := &durabledebug.Handler{}
@@ -13,20 +13,20 @@
 // The document has its version (schema), the names of all queues (queues), whether actions are
 // enabled (actions), and the requested queue (queue), or null and an error. A queue has
 //
-//   - name, and the times taken, on this process's clock, and now, on the store's clock;
+//   - name, and two times: taken, on this process's clock, and now, on the store's clock;
 //   - paused: at least one partition is paused;
-//   - the counts and durations of [durable.Stats]: pending (Scheduled), due, overdue_ns, in_flight,
-//     dead, dead_bytes, unreadable, lost, prefetched, running (Firing), unowned; and counters, the
-//     increasing fields of [durable.Counts], by their names in snake case;
+//   - the counts and durations from [durable.Stats]: pending (Scheduled), due, overdue_ns,
+//     in_flight, dead, dead_bytes, unreadable, lost, prefetched, running (Firing), unowned; and
+//     counters, the increasing fields of [durable.Counts], by their names in snake case;
 //   - bands: pending messages that are due more than from_ns and at most to_ns from now, where both
 //     are 0 for due messages. Messages that are due in more than 292 years are in no band;
 //   - lateness of this process, in the form of [wheeldebug.Lateness];
-//   - consumers of all processes, in the form of [durable.Consumer];
+//   - consumers in all processes, in the form of [durable.Consumer];
 //   - partitions by number, with pending, due, overdue_ns, in_flight and dead;
 //   - dead_letters: at most 100, one partition after another, the oldest first;
-//   - recurring: at most 100 of the recurring messages that the last search has found: first those
-//     without due, which crashes have stopped, then the others by due time. recurring_found is the
-//     number of messages found, searched the number read, and searched_all is true if all were.
+//   - recurring: at most 100 recurring messages found by the last search: first those without due,
+//     which crashes have stopped, then the others by due time. recurring_found is the number of
+//     messages found, searched the number read, and searched_all is true if all were read.
 //
 // Durations are in nanoseconds and their names end in ns, times are RFC 3339, and all other numbers
 // are counts. The parts are read one after another, so they are not an atomic snapshot. They are
@@ -46,6 +46,6 @@
 // Without requests the handler has no goroutine and no timer. Requests query a queue at most twice
 // a second and share the answer. A query makes two calls to the store per partition and two more.
 // For at most a hundredth of the time, queries also read messages: the first dead letters and, for
-// up to a fifth of [Handler.Timeout], all messages in search of recurring ones. A hidden page sends
+// up to a fifth of [Handler.Timeout], all messages, to find the recurring ones. A hidden page sends
 // no requests.
 package durabledebug

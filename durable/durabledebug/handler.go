@@ -18,9 +18,9 @@ var own embed.FS
 // assets returns the parts of the page.
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
 
-// Handler serves the page and the JSON document of the queues that were added. The zero value has
+// Handler serves the page and the JSON document for the queues that were added. The zero value has
 // no queues and is ready to use. It may be served at any path and needs no [http.StripPrefix],
-// because it only reads the query.
+// because it ignores the path.
 //
 //	GET ?                  the page
 //	GET ?queue=NAME        the page with this queue selected; without a name, the first queue
@@ -32,29 +32,29 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 // Handler must not be copied.
 type Handler struct {
 	// Actions lets visitors replay and delete dead letters, and pause and resume queues. Defaults
-	// to false: such requests return status 403, and the page has no buttons. An action is a POST
-	// with a form: action is replay, delete, pause or resume, and queue is the name. To replay or
-	// delete, one more field selects dead letters: id, reason (a part of it), or all=true. The id
-	// may also name a recurring message to replay: see [durable.Queue.Replay]. Any other form
-	// returns 400 and changes nothing. The answer has the fields done and error. Cross-site
-	// requests return 403.
+	// to false: requests for these actions return status 403, and the page has no buttons. An
+	// action is a POST with a form: action is replay, delete, pause or resume, and queue is the
+	// name. To replay or delete, one more field selects dead letters: id, reason (a part of it), or
+	// all=true. The id may also name a recurring message to replay: see [durable.Queue.Replay]. Any
+	// other form returns 400 and changes nothing. The answer has the fields done and error.
+	// Cross-site requests return 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters and recurring messages. Defaults to false.
 	Headers bool
 
-	// Timeout is how long a request waits for the store of a queue. After that a GET returns status
-	// 503, and an action ends. If Timeout <= 0, it is 5 seconds. The page waits 10 seconds for an
+	// Timeout is how long a request waits for a queue's store. After that a GET returns status 503,
+	// and an action ends. If Timeout <= 0, it is 5 seconds. The page waits 10 seconds for an
 	// answer.
 	Timeout time.Duration
 
 	queues webpage.Registry[*watchedQueue]
 }
 
-// Add adds a queue to the page under a name, after the queues that were added before. If the name
-// is empty, longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error
-// that wraps [durable.ErrInvalid]. It panics if q is nil. A closed queue stays on the page with an
-// error. The handler keeps the queue alive until Remove.
+// Add adds a queue to the page under a name, after the queues already added. If the name is empty,
+// longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error that wraps
+// [durable.ErrInvalid]. It panics if q is nil. A closed queue stays on the page with an error. The
+// handler keeps the queue alive until Remove is called.
 func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
 		panic(fmt.Sprintf("durabledebug: Add with a nil queue as %q", name))
