@@ -25,16 +25,16 @@ type Source interface {
 
 // Options configures a collector. The zero value is ready to use.
 type Options struct {
-	// ConstLabels are labels of all series. The names queue and partition are not accepted.
+	// ConstLabels are labels on all series. The names queue and partition are not accepted.
 	// Defaults to none.
 	ConstLabels prometheus.Labels
 
-	// Timeout is how long a scrape waits for a store. It must be shorter than the timeout of the
-	// scraper. Zero means 5 seconds. A negative Timeout makes NewCollector panic.
+	// Timeout is how long a scrape waits for a store. It must be shorter than the scraper's
+	// timeout. Zero means 5 seconds. A negative Timeout makes NewCollector panic.
 	Timeout time.Duration
 
 	// Partitions exports per-partition metrics as one series per partition, with the label
-	// partition. Except for paused, their sum is the value of the queue. Defaults to false.
+	// partition. Except for paused, their sum is the queue's value. Defaults to false.
 	Partitions bool
 
 	// ClassicOnly omits the native histogram of lateness. Defaults to false: a scraper that accepts
@@ -42,10 +42,10 @@ type Options struct {
 	ClassicOnly bool
 }
 
-// ErrName is wrapped by the errors of [Collector.Add] for a name that is in use or not UTF-8.
+// ErrName is wrapped by the errors from [Collector.Add] for a name that is in use or not UTF-8.
 var ErrName = errors.New("durableprometheus: bad queue name")
 
-// Collector is a [prometheus.Collector] of any number of queues. Create a Collector with
+// Collector is a [prometheus.Collector] for any number of queues. Create a Collector with
 // [NewCollector]. It is safe for concurrent use.
 type Collector struct {
 	opts     Options
@@ -65,7 +65,7 @@ type registration struct {
 }
 
 // NewCollector returns a collector without queues, to be registered once. It panics if a name in
-// opts.ConstLabels is queue, partition or not accepted by Prometheus, and if opts.Timeout is
+// opts.ConstLabels is queue, partition or not accepted by Prometheus, or if opts.Timeout is
 // negative.
 func NewCollector(opts Options) *Collector {
 	switch {
@@ -97,10 +97,10 @@ func NewCollector(opts Options) *Collector {
 	return c
 }
 
-// Add exports a queue from the next scrape on. name becomes the label queue. Add returns an error
-// that wraps [ErrName] if the name is in use or not UTF-8, and panics if s is nil. The collector
-// keeps the queue in memory until Remove. A closed queue has only the series
-// timingwheel_durable_up, which is 0.
+// Add exports a queue from the next scrape on. name becomes the value of the label queue. Add
+// returns an error that wraps [ErrName] if the name is in use or not UTF-8, and panics if s is nil.
+// The collector keeps the queue in memory until Remove is called. A closed queue has only the
+// series timingwheel_durable_up, which is 0.
 func (c *Collector) Add(name string, s Source) error {
 	if q, ok := s.(*durable.Queue); s == nil || ok && q == nil {
 		panic(fmt.Sprintf("durableprometheus: Add with a nil %T as queue %q", s, name))
@@ -139,7 +139,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.lateness
 }
 
-// Collect calls Stats of all queues concurrently and sends their metrics; see
+// Collect calls Stats on all queues concurrently and sends their metrics; see
 // [prometheus.Collector]. It returns within Options.Timeout, even if a source ignores its context.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()

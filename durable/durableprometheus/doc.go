@@ -11,7 +11,7 @@
 //
 // # Scrapes
 //
-// A scrape calls Stats of all queues concurrently. Each Stats call makes one or two store calls per
+// A scrape calls Stats on all queues concurrently. Each Stats call makes one or two store calls per
 // partition, and one more. If the store does not answer within [Options].Timeout, the queue has
 // only the series timingwheel_durable_up, which is 0. The collector does nothing between scrapes.
 //
