@@ -52,7 +52,7 @@ type Options struct {
 	Propagator propagation.TextMapPropagator
 }
 
-// Tracer creates the spans of any number of queues. Create a Tracer with [New]; the zero value is
+// Tracer creates the spans for any number of queues. Create a Tracer with [New]; the zero value is
 // like New(Options{}). A Tracer is safe for concurrent use.
 type Tracer struct{ opts Options }
 
@@ -80,8 +80,8 @@ func recordError(span trace.Span, err error) {
 }
 
 // Enqueue calls [durable.Queue.Enqueue] in a span, and returns its results. The message carries the
-// context of the span: a copy of m.Headers gets the headers of the propagator that are valid and
-// within the limits. The attribute timingwheel.headers.omitted lists the others that are UTF-8.
+// span's context: a copy of m.Headers gets the propagator's headers that are valid and within the
+// limits. The attribute timingwheel.headers.omitted names the others, if they are UTF-8.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
@@ -166,7 +166,7 @@ func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	}
 }
 
-// Process starts the span of a message that Take has returned, and returns ctx with that span. The
+// Process starts the span for a message that Take has returned, and returns ctx with that span. The
 // caller ends the span when the message is handled, before or after the message is settled.
 func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Context, trace.Span) {
 	ctx, link := t.extract(ctx, d.Headers)
@@ -181,7 +181,7 @@ var settlements = map[durable.EventKind]string{
 	durable.EventBuried: "bury", durable.EventExpired: "expire", durable.EventRunFailed: "fail",
 }
 
-// OnEvent creates the spans of claims and of the calls that settle messages. Set
+// OnEvent creates the spans for claims and for the calls that settle messages. Set
 // [durable.Options].OnEvent to it, or call it from there. OnEvent ignores other events.
 func (t *Tracer) OnEvent(e durable.Event) {
 	name, kind := settlements[e.Kind], semconv.MessagingOperationTypeSettle
