@@ -1,8 +1,8 @@
 // Package driver defines the contract between a durable queue and the stores that hold its
 // messages. Programs that use a queue need only package durable and a store package.
 //
-// A store implements [Store] and [Backend]. Package durable calls them and validates all arguments
-// first. Package storetest contains the conformance tests that every store must pass.
+// A store implements [Store] and [Backend]. Package durable validates all arguments before it calls
+// them. Package storetest contains the conformance tests that every store must pass.
 package driver
 
 import (
@@ -20,11 +20,11 @@ import (
 // [pgstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/pgstore
 // [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
 type Store interface {
-	// Open opens a queue. If the queue does not exist, Open creates it, with the defaults of
+	// Open opens a queue. If the queue does not exist, Open creates it, with the defaults in
 	// durable.Options for zero fields, or returns [ErrNoQueue] if config.Existing is set. It
-	// returns [ErrInvalid] for a value that is out of range, [ErrVersion] for a queue of another
-	// format, [ErrPartitions] for a queue with another number of partitions and, unless
-	// config.Update is set, [ErrOptions] for a queue with other limits.
+	// returns [ErrInvalid] for a value that is out of range, [ErrVersion] for a queue in another
+	// format, [ErrPartitions] for a queue with a different number of partitions and, unless
+	// config.Update is set, [ErrOptions] for a queue with different limits.
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store itself has opened. Later calls to its backends
@@ -35,14 +35,14 @@ type Store interface {
 // Config describes a queue to a store.
 type Config struct {
 	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
-	Partitions int    // 1 to 1024; 0: as the existing queue, or 8 for a new one
+	Partitions int    // 1 to 1024; 0: as in the existing queue, or 8 for a new one
 
 	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
 	Existing bool
 
 	// Limits, which the store keeps with the queue. 0 means the limit of the existing queue, or the
-	// default of a new one. To meet the limits of dead letters, each partition drops its oldest
-	// ones, but keeps the newest regardless of its size.
+	// default for a new one. To stay within the limits on dead letters, each partition drops its
+	// oldest ones, but keeps the newest regardless of its size.
 	MaxBody     int           // size of a body in bytes; stores do not check it
 	MaxAttempts int           // failed deliveries of a message; stores do not use it
 	DeadLimit   int           // number of dead letters
@@ -56,10 +56,10 @@ type Config struct {
 	RetryFor time.Duration // limits how long a store waits for another process; 0: the store decides
 }
 
-// Backend is one queue in a store. It offers a small set of transitions, each of up to [MaxBatch]
-// messages of one partition. A transition is atomic. The methods are safe for concurrent use.
+// Backend is one queue in a store. It offers a small set of transitions, each for up to [MaxBatch]
+// messages in one partition. A transition is atomic. The methods are safe for concurrent use.
 //
-// A message is scheduled, leased (a consumer has claimed it and not begun it), firing (begun) or
+// A message is scheduled, leased (a consumer has claimed it but not begun it), firing (begun) or
 // dead:
 //
 //	Put        -                → scheduled
@@ -77,41 +77,41 @@ type Config struct {
 //	Replay     dead             → scheduled, with no attempts and no crashes
 //	Purge      dead             → removed
 //
-// The next Claim of a partition ends expired leases. A leased message is scheduled again,
-// unchanged. A firing message counts one more crash and is scheduled again: after the first crash
-// with its old due time, then after one second, and twice as long after each further crash, up to a
-// minute. If it has reached Claim.MaxCrashes, it becomes dead. Its reason is then "the consumer
-// process ended or hung N times during delivery, last P", for N crashes and a description P of the
-// process that had begun it, such as "pid 7 on host h".
+// The next Claim from a partition ends its expired leases. A leased message is scheduled again,
+// unchanged. A firing message counts one more crash and is scheduled again: at its old due time
+// after the first crash, and then with a delay that starts at one second and doubles with each
+// crash, up to a minute. A message that has reached Claim.MaxCrashes becomes dead instead. The
+// reason is "the consumer process ended or hung N times during delivery, last P", where P describes
+// the process that had begun the message, such as "pid 7 on host h".
 //
 // From its second crash on, a message is a suspect: it may be the cause of the crashes. It begins
-// only by OpBegin, which a process calls for one suspect at a time.
+// only with OpBegin, which a process applies to one suspect at a time.
 //
 // A store that keeps leases only in its callers' process may end all of them when it is reopened,
-// which counts as a crash of each firing message. A message that has reached Claim.MaxCrashes in
+// which counts as a crash for each firing message. A message that has reached Claim.MaxCrashes in
 // this way becomes dead when a claim takes it.
 //
 // A message with a Repeat is recurring: it is due at the times of a series, which package durable
 // computes. Record.Planned is the time of the current run: Put, Reschedule and Replay set it to the
 // due time, and retries do not change it. When the run is over, Change.Again makes the message due
 // at the next time. Crashes do not make a recurring message dead: at Claim.MaxCrashes it is
-// scheduled at [Never], with the reason above, until Replay.
+// scheduled at [Never], with the reason above, until it is replayed.
 //
 // Put with Replace and a Repeat, and OpRepeat, accept a recurring message that is firing. They do
-// not change the run: its lease and token stay, and its end makes the message due at the new
+// not change the run: its lease and token stay, and when it ends, the message is due at the new
 // Planned. However a delivery ends, the message is not due again before its Planned. The exception
-// is Retry with Again and the Incarnation, which sets a new Planned.
+// is Retry with Again and a matching Incarnation, which sets a new Planned.
 //
 // Cancel ends the series of a firing message: the message is not due again after the run.
 //
 // Cancel with Change.Interrupt marks a firing message: its Planned becomes [Never]. The next
 // transition that ends the lease then removes the message, as does the expiry of the lease. The
 // message counts as acked (Ack; Retry with Again and no Reason), expired (Expire) or cancelled. Put
-// with Replace and OpRepeat return [StatusFiring] for it.
+// with Replace and OpRepeat return [StatusFiring] for a marked message.
 //
-// Arguments are valid, because package durable validates them once for all stores. Partitions exist
-// in the queue. Batches have at most [MaxBatch] messages with different ids of 1 to 255 bytes, and
-// series of at most 255 bytes, in UTF-8 without control characters. Every [Op] is a declared one.
+// Arguments are valid, because package durable validates them for all stores. Partitions exist in
+// the queue. Batches have at most [MaxBatch] messages with different ids. Ids have 1 to 255 bytes
+// and series at most 255, in UTF-8 without control characters. Every [Op] is a declared one.
 //
 // An error wraps [ErrBroken] if no call will succeed before the store is reopened or its data is
 // restored. The queue then returns the error to its callers immediately, and its consumers end.
@@ -122,8 +122,8 @@ type Config struct {
 // once. Stores in memory or a local directory ignore Call, Claim.Seen, Claim.Seq and Claim.Repeat.
 type Backend interface {
 	// Config returns the queue's number of partitions, which never changes, and the limits that it
-	// had when it was opened. Transitions use the current limits; a store with several processes
-	// may learn of new ones only with the next heartbeat of this process.
+	// had when it was opened. Transitions use the current limits; a store shared by several
+	// processes may learn of new limits only at this process's next heartbeat.
 	Config() Config
 
 	// Put stores messages. It takes effect once: see [Call].
@@ -132,17 +132,17 @@ type Backend interface {
 	// Claim ends expired leases and then takes leases on messages, in order of due time.
 	//
 	// A claim whose answer was lost may have taken effect, or may take effect later. If it has
-	// taken effect, the Claim.Seen of the consumer's next claim shows it, and that claim returns
-	// the same messages again. If it has not, the Claim.Seq and Claim.Repeat of the next claim
-	// prevent it from doing so. If the consumer does not claim again, the messages return when
-	// their leases expire, which counts as a crash of each message that began with the claim.
+	// taken effect, Claim.Seen in the consumer's next claim shows it, and that claim returns the
+	// same messages again. If it has not, Claim.Seq and Claim.Repeat in the next claim prevent it
+	// from doing so. If the consumer does not claim again, the messages return when their leases
+	// expire, which counts as a crash for each message that began with the claim.
 	//
-	// Claim removes index entries whose records are gone, which Auditor.Lost counts. A message that
+	// Claim removes index entries whose records are gone. Auditor.Lost counts them. A message that
 	// this version cannot read stays scheduled, does not delay other messages, and is counted in
 	// Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
-	// Apply makes one transition of each message in the batch. Cancel, Reschedule, Repeat, Replay
+	// Apply makes one transition for each message in the batch. Cancel, Reschedule, Repeat, Replay
 	// and Purge take effect once: see [Call].
 	Apply(ctx context.Context, batch Batch) ([]Outcome, error)
 
@@ -150,7 +150,7 @@ type Backend interface {
 	// partition, or resuming a partition that is not paused, has no effect. A pause lasts until the
 	// partition is resumed, across restarts.
 	//
-	// After Pause has returned, no message of the partition begins. Claim leases no new messages
+	// After Pause has returned, no message in the partition begins. Claim leases no new messages
 	// and sets Claimed.Paused, and Begin returns [StatusPaused] for a leased message. All other
 	// transitions continue. Claims still end expired leases and repeat answers that were lost. The
 	// store sends a hint with Due 0 when the partition is paused or resumed.
@@ -170,13 +170,13 @@ type Backend interface {
 	Count(ctx context.Context, partition int) (Counts, error)
 
 	// CountDue returns, for each duration, the number of scheduled messages that are due at most
-	// that long after now on the store's clock, rounded up to milliseconds. There are 1 to 64
-	// durations, not negative and in ascending order. The number for 0 equals Counts.Due. The
-	// numbers for later times may be estimates.
+	// that long, rounded up to milliseconds, after now on the store's clock. There are 1 to 64
+	// durations, none negative, in ascending order. The number for 0 equals Counts.Due. The numbers
+	// for later times may be estimates.
 	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
 
 	// Heartbeat makes a consumer a member of the queue for another ttl and returns all members, as
-	// Members does. A ttl of 0 removes the consumer. The store sets Seen and Until of the member
+	// Members does. A ttl of 0 removes the consumer. The store sets the member's Seen and Until
 	// from its clock.
 	Heartbeat(ctx context.Context, member Member, ttl time.Duration) ([]Member, error)
 
@@ -184,36 +184,36 @@ type Backend interface {
 	// If a store knows only the name of a member, the other fields are zero.
 	Members(ctx context.Context) ([]Member, error)
 
-	// Watch sends a hint when a message becomes the earliest of its partition. It closes the
+	// Watch sends a hint when a message becomes the earliest in its partition. It closes the
 	// channel when ctx ends, or when hints are off; the next call then returns the reason. Hints
 	// may be lost or late: they affect latency only, never correctness.
 	Watch(ctx context.Context) (<-chan Hint, error)
 }
 
-// Checker is implemented by a [Backend] if the safety of its messages depends on the external
-// configuration of the store. The queue calls Check after Open and about once a minute, more often
+// Checker is implemented by a [Backend] if the safety of its messages depends on the store's
+// external configuration. The queue calls Check after Open and about once a minute, more often
 // while Check returns ErrUnsafe, and reports an error that differs from the previous one.
 type Checker interface {
-	// Check returns nil if the configuration still meets the requirements of Open, and an error
-	// that wraps [ErrUnsafe] if the store may lose messages. If only hints are off, the error wraps
+	// Check returns nil if the configuration still meets Open's requirements, and an error that
+	// wraps [ErrUnsafe] if the store may lose messages. If only hints are off, the error wraps
 	// [errors.ErrUnsupported], and the queue is healthy. If the store is unreachable, the error
 	// wraps [ErrUnavailable], which the queue does not report.
 	Check(ctx context.Context) error
 }
 
-// Auditor is implemented by a [Backend] that can check the messages of a partition for damage.
+// Auditor is implemented by a [Backend] that can check the messages in a partition for damage.
 type Auditor interface {
-	// Audit finds records that are in no set, and members of sets without a record. If repair is
-	// true, it schedules the former (dead letters stay dead, and messages in flight get a new
-	// lease) and removes the latter. It also checks Counts.DeadBytes.
+	// Audit finds records that are in no set, and set members without a record. If repair is true,
+	// it schedules the former (dead letters stay dead, and messages in flight get a new lease) and
+	// removes the latter. It also checks Counts.DeadBytes.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
 	// Lost returns the number of messages whose records a server evicted or a user deleted: those
 	// that claims and audits have removed since the queue was created, and those still in a set. A
-	// key that was lost as a whole counts as one more. damage describes such keys until Audit has
-	// repaired the partition. It wraps [ErrUnsafe] unless the store accepts their loss. The queue
-	// calls Lost after Open, about once a minute, and after a claim with Claimed.Lost, and reports
-	// new damage, or a number that has risen.
+	// key that was lost as a whole counts as one more message. damage describes such keys until
+	// Audit has repaired the partition. It wraps [ErrUnsafe] unless the store accepts their loss.
+	// The queue calls Lost after Open, about once a minute, and after a claim with Claimed.Lost,
+	// and reports new damage, or a number that has risen.
 	Lost(ctx context.Context, partition int) (n uint64, damage, err error)
 }
 
@@ -223,10 +223,10 @@ type Lister interface {
 	Queues(ctx context.Context) ([]string, error)
 
 	// DeleteQueue deletes a queue with its messages, counters and members. It returns [ErrNoQueue]
-	// if the queue does not exist, even if an unanswered call has deleted it.
+	// if the queue does not exist, even if an earlier, unanswered call has deleted it.
 	//
-	// Calls to backends of a deleted queue return ErrNoQueue until it is created again. They return
-	// [ErrPartitions] if it then has another number of partitions, and otherwise use the new queue.
+	// Calls to backends of a deleted queue return ErrNoQueue until it is created again. They then
+	// use the new queue, or return [ErrPartitions] if it has a different number of partitions.
 	//
 	// An interrupted DeleteQueue may have deleted some of the messages. Open then returns
 	// ErrNoQueue, and another DeleteQueue deletes the rest.
@@ -252,7 +252,7 @@ type Record struct {
 	ID          string
 	Body        []byte
 	Enqueued    Instant
-	Due         Instant // of the next delivery
+	Due         Instant // time of the next delivery
 	MaxAttempts int     // failed deliveries after which it is dead
 	Attempts    int     // failed deliveries
 	Crashes     int     // deliveries whose lease expired
@@ -270,13 +270,13 @@ type Record struct {
 // and however late they arrive. A caller sends another copy when a reply was lost. The connection
 // may still deliver the earlier copy later.
 //
-// A store keeps the number and the statuses of each caller's last call at least until its NotAfter
-// has passed. A copy of that call changes nothing and returns the same statuses, even if the
-// messages have changed since then. The store rejects a call with a [LateError], and changes
+// A store keeps the number and the statuses of each caller's last call at least until the call's
+// NotAfter has passed. A copy of that call changes nothing and returns the same statuses, even if
+// the messages have changed since then. The store rejects a call with a [LateError], and changes
 // nothing, if
 //
-//   - NotAfter has passed on its clock, or is not later than the NotAfter of a call that it has
-//     forgotten,
+//   - NotAfter has passed on the store's clock, or is not later than the NotAfter of a call that
+//     the store has forgotten,
 //   - NotAfter is more than two hours ahead, or
 //   - the number is lower than in the caller's last call.
 //
@@ -292,7 +292,7 @@ type Call struct {
 	NotAfter Instant // last instant at which the call may take effect
 }
 
-// LateError means that a store has rejected a copy of a [Call], which has changed nothing.
+// LateError means that a store has rejected a copy of a [Call]. The copy has changed nothing.
 type LateError struct {
 	Now     Instant // the store's clock, or a later time that it has shown; NotAfter must be later
 	Unknown bool    // an earlier copy may have taken effect and been forgotten
@@ -331,7 +331,7 @@ type Member struct {
 	Capacity   int    // number of messages that it handles concurrently; 0: unknown; -1: a tool
 	Free       int    // how many more it could have handled at some time since the previous heartbeat
 
-	Waiting    int           // messages that are due and wait in the consumer for a handler
+	Waiting    int           // messages that are due and are waiting in the consumer for a handler
 	WaitingFor time.Duration // time since the first of them was due
 	OldestRun  time.Duration // time since the longest-running message was passed to a handler or returned by Take; 0: none
 
@@ -355,25 +355,25 @@ type Claim struct {
 	Visibility time.Duration // lease of a message that begins with the claim, from now
 	Hold       time.Duration // lease of others, from now, or from the due time if that is later; 0: Visibility
 	Begin      int           // number of messages that begin if they are due and not suspects
-	MaxCrashes int           // number of crashes at which a message is dead; 0: no limit
+	MaxCrashes int           // number of crashes at which a message becomes dead; 0: no limit
 
-	// Consumer names the consumer, which has one claim of a partition in progress at a time. It has
-	// 1 to 64 bytes without a line break. Seen is the highest token that the consumer has received
-	// from this partition.
+	// Consumer names the consumer, which has one claim from a partition in progress at a time. The
+	// name has 1 to 64 bytes and no line break. Seen is the highest token that the consumer has
+	// received from this partition.
 	//
-	// If an earlier claim of the same consumer has assigned tokens above Seen, the answer to that
-	// claim was lost. This claim then returns the messages of the earlier one that are still leased
-	// or firing, with the same tokens and new leases, and claims no others. Messages that the
-	// consumer has begun or extended may be omitted. Max, MaxBytes and Begin do not limit them. A
-	// lease that has expired but was not ended is renewed as well, so a lost answer causes no crash
-	// as long as the consumer claims again.
+	// If an earlier claim by the same consumer has assigned tokens above Seen, the answer to that
+	// claim was lost. This claim then returns the messages from the earlier one that are still
+	// leased or firing, with the same tokens and new leases, and claims no others. Messages that
+	// the consumer has begun or extended may be omitted. Max, MaxBytes and Begin do not limit them.
+	// A lease that has expired but has not been ended is renewed as well, so a lost answer causes
+	// no crash as long as the consumer claims again.
 	//
-	// For each partition, a store remembers the last claim of each of 16 consumers, and forgets
+	// For each partition, a store remembers the last claim by each of 16 consumers, and forgets
 	// older ones. It remembers nothing for an empty name.
 	Consumer string
 	Seen     uint64
 
-	// Seq increases with each claim of the consumer from this partition. 0 means that its claims
+	// Seq increases with each claim by the consumer from this partition. 0 means that its claims
 	// have no numbers. Repeat means that the consumer has received no answer to its previous claim.
 	//
 	// A store also remembers the number of a consumer's last claim that returned messages or had
@@ -392,8 +392,8 @@ type Claimed struct {
 	Next       Instant   // earliest due time of a readable scheduled message; 0: none
 	Lease      Instant   // end of the first lease to expire, including this claim's; 0: none
 	Unreadable int       // scheduled messages that claims could not read, as in Counts
-	Paused     bool      // the partition is paused: only messages of a lost answer are returned
-	Lost       bool      // Auditor.Lost has changed; also with an error
+	Paused     bool      // the partition is paused: only messages from a lost answer are returned
+	Lost       bool      // the result of Auditor.Lost has changed; valid even with an error
 }
 
 // Op is a transition.
@@ -413,17 +413,17 @@ const (
 	OpExtend                   // Done, Interrupted, LeaseLost. Until Delay from now, or from the due time if that is later
 	OpCancel                   // Done, Firing, Interrupted, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, if that is 0, after Delay
-	OpReplay                   // Done, NotFound. Due after Delay; also for a recurring message that waits at Never
+	OpReplay                   // Done, NotFound. Due after Delay; also for a recurring message scheduled at Never
 	OpPurge                    // Done, NotFound
-	OpExpire                   // Done, LeaseLost, NotFound. OpAck of an expired message
+	OpExpire                   // Done, LeaseLost, NotFound. OpAck for an expired message
 	OpRepeat                   // Done, Firing, NotFound. Like OpReschedule, but also sets Repeat and Planned; without Repeat the due time stays
 )
 
-// Batch is one transition of up to [MaxBatch] different messages of a partition.
+// Batch is one transition for up to [MaxBatch] different messages in a partition.
 type Batch struct {
 	Partition  int
 	Op         Op
-	Call       Call          // of Cancel, Reschedule, Repeat, Replay and Purge
+	Call       Call          // for Cancel, Reschedule, Repeat, Replay and Purge
 	Visibility time.Duration // Begin: the new lease, from now; 0: unchanged
 	Lead       time.Duration // Begin: a message may begin up to Lead before its due time
 	Changes    []Change
@@ -443,18 +443,18 @@ type Change struct {
 	// Retry counts one more attempt and sets Postponed to 0. With Uncounted it only counts one more
 	// postponement, and Counters do not change. With Again the message was handled: it counts as
 	// acked and enqueued, and Attempts, Crashes and Postponed become 0. At most one of the two
-	// fields is set. With Again and a Reason, the last attempt of a run has failed: it counts as
-	// retried instead.
+	// fields is set. With Again and a Reason, the last attempt in a run has failed, and the message
+	// counts as retried instead.
 	Uncounted, Again bool
 
 	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and
-	// Purge to a message that died at this instant. The status of any other message is NotFound. 0
+	// Purge to a message that died at this instant. The status for any other message is NotFound. 0
 	// means no restriction.
 	//
-	// With Retry and Again it is the Planned of the run that is over. If the record still has this
-	// Planned, the new due time replaces it. Otherwise the series was changed during the run, and
-	// the message is due at Planned, or now if that is past. If OpRepeat or Cancel has ended the
-	// series, the message is removed, and counts as acked, or, with a Reason, as cancelled.
+	// With Retry and Again, Incarnation is the Planned of the run that ended. If the record still
+	// has this Planned, the new due time replaces it. Otherwise the series was changed during the
+	// run, and the message is due at Planned, or now if that is past. If OpRepeat or Cancel has
+	// ended the series, the message is removed, and counts as acked or, with a Reason, cancelled.
 	Incarnation Instant
 }
 
@@ -468,7 +468,7 @@ const (
 	StatusFiring             // the message has begun; also for a Put with Replace
 	StatusNotFound           // no such message, or dead (Replay and Purge: not dead)
 	StatusLeaseLost          // the token is not the current one: the lease is over
-	StatusEarly              // Begin: the message is not due yet, or another transition of it is in progress
+	StatusEarly              // Begin: the message is not due yet, or another of its transitions is in progress
 	StatusPaused             // Begin: the partition is paused
 	StatusDead               // Put: a dead letter with this id exists
 	StatusInterrupted        // Cancel with Interrupt, Extend: done, and the firing message is marked
@@ -482,10 +482,10 @@ type Outcome struct {
 	Lease  Instant   // Begin and Extend: the new end of the lease; 0: unchanged
 }
 
-// Counts has the numbers of messages in a partition, and the counters of its transitions.
+// Counts has the numbers of messages in a partition, and the partition's counters.
 type Counts struct {
 	Now        Instant
-	Scheduled  int64   // scheduled messages, including due ones, without Unreadable ones
+	Scheduled  int64   // scheduled messages, including due ones but not Unreadable ones
 	Due        int64   // scheduled messages that are due; may be an estimate beyond a million
 	InFlight   int64   // leased or firing messages
 	Dead       int64   // dead letters
@@ -514,14 +514,14 @@ type Counters struct {
 type AuditReport struct {
 	Records    int64 // records that were read
 	Orphans    int64 // records in no set
-	Strays     int64 // members of sets, or states, without a record
-	Unreadable int64 // records of a newer version or damaged ones, which are kept
+	Strays     int64 // set members, or states, without a record
+	Unreadable int64 // records that are damaged or of a newer version; they are kept
 	Wrong      int64 // wrong sums, such as Counts.DeadBytes
 	Repaired   int64 // faults that were repaired
 }
 
-// Hint announces that a message of a partition is due at Due, earlier than all other scheduled
-// messages. Due 0 means that only a claim can tell when.
+// Hint announces that a message in a partition is due at Due, before the partition's other
+// scheduled messages. Due 0 means that only a claim can tell when.
 type Hint struct {
 	Partition int
 	Due       Instant

@@ -13,8 +13,8 @@ const Never Instant = 1 << 52 // Redis sorts by doubles, which are exact up to 2
 // Time returns the instant as a time.Time.
 func (i Instant) Time() time.Time { return time.UnixMilli(int64(i)) }
 
-// Add returns the instant plus d, rounded up to the next millisecond, and at most [Never]. A
-// negative d counts as 0.
+// Add returns the instant plus d, rounded up to whole milliseconds and at most [Never]. A negative
+// d counts as 0.
 func (i Instant) Add(d time.Duration) Instant {
 	if d <= 0 {
 		return i
