@@ -16,11 +16,11 @@ import (
 type Options struct {
 	// Now is the store's clock. It must be safe for concurrent use. Nil means time.Now, the wall
 	// clock of the process. If the clock is set back, all messages are due later by that amount. If
-	// it is set forward, they are due earlier, and leases expire.
+	// it is set forward, they are due earlier, and leases expire earlier.
 	Now func() time.Time
 }
 
-// Store holds queues by name. Callers that open the same queue of one store share it, as processes
+// Store holds queues by name. Callers that open the same queue in one store share it, as processes
 // share a queue on a server. Store implements [driver.Store] and [driver.Lister].
 type Store struct {
 	queues
@@ -31,7 +31,7 @@ type Store struct {
 
 type queues = local.Store
 
-// New returns an empty store. Close it when its queues are closed.
+// New returns an empty store. Close it after closing its queues.
 func New(options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now

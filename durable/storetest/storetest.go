@@ -1,12 +1,12 @@
-// Package storetest is the conformance suite for stores of a durable queue. It tests the contract
-// of [driver.Store] and [driver.Backend]. The tests of each store call Run:
+// Package storetest is the conformance suite for stores of durable queues. It tests the contract of
+// [driver.Store] and [driver.Backend]. Each store's tests call Run:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t testing.TB) storetest.Fixture { ... })
 //	}
 //
-// The model runs with three of its ten seeds, and it and the concurrent tests make a tenth of their
-// steps, unless the environment variable TIMINGWHEEL_TESTS is "full".
+// Unless the environment variable TIMINGWHEEL_TESTS is "full", the model runs with three of its ten
+// seeds, and it and the concurrent tests make only a tenth of their steps.
 package storetest
 
 import (
@@ -24,8 +24,7 @@ type Fixture struct {
 
 	// Reopen closes the store that was opened last and opens a store on the same data, like a
 	// restart of the process, and of the server if there is one. It closes the new store with
-	// t.Cleanup. If Reopen is nil, the store keeps no data, and the suite skips the tests of
-	// restarts.
+	// t.Cleanup. If Reopen is nil, the store keeps no data, and the suite skips the restart tests.
 	Reopen func(t testing.TB) driver.Store
 
 	// Embedded means that the store lives only as long as its callers' process. After Reopen no
@@ -36,9 +35,9 @@ type Fixture struct {
 	// and that the store honours [driver.Call] and Claim.Seen, Seq and Repeat.
 	Remote bool
 
-	// Advance moves the clock of this store forward, or back for a negative duration, also after
-	// the store was reopened. The clock may be stopped or running in between. If Advance is nil,
-	// the suite sleeps for tens of milliseconds at a time, and skips some tests.
+	// Advance moves the store's clock forward, or back for a negative duration. It also works after
+	// Reopen. Between calls the clock may be stopped or running. If Advance is nil, the suite
+	// sleeps for tens of milliseconds at a time, and skips some tests.
 	Advance func(d time.Duration)
 
 	// Bubble means that the store works in a testing/synctest bubble, because it does no I/O. Tests
@@ -47,7 +46,7 @@ type Fixture struct {
 }
 
 // Run tests a store. Its subtests run in parallel. newStore returns an empty store, and closes it
-// with t.Cleanup unless the test has closed it. It is called several times in each test, and
+// with t.Cleanup unless the test has closed it. Run calls newStore at least once for each test, and
 // concurrently. The stores share nothing.
 func Run(t *testing.T, newStore func(t testing.TB) Fixture) {
 	t.Helper()
