@@ -111,10 +111,10 @@ func (s *Store) listen() error {
 // what producers and operators need: its queues accept, change, return and count messages.
 // Consumers get [driver.ErrLocked].
 //
-// If the other process ends, calls wait five seconds for the next one that opens the directory with
+// If the other process ends, calls wait five seconds for another to open the directory with
 // Options.Socket, and then return ErrUnavailable. They also return ErrUnavailable if the other
-// process hangs and does not answer within RetryFor of durable.Options, at least one and at most 30
-// seconds. In that case a call that changes something may have taken effect.
+// process hangs and does not answer within durable.Options.RetryFor, limited to the range from one
+// to 30 seconds. In that case a call that changes something may have taken effect.
 func Connect(dir string) (*Store, error) {
 	s, err := newStore(dir, Options{})
 	if err == nil {
@@ -128,15 +128,15 @@ func Connect(dir string) (*Store, error) {
 }
 
 // OpenSnapshot opens a copy of the directory dir for reading. The copy includes every call that
-// returned before OpenSnapshot was called. Claimed messages are scheduled in it. Options.Socket is
-// ignored. Calls that change something return [driver.ErrInvalid].
+// returned before OpenSnapshot was called. Claimed messages are scheduled in the copy.
+// Options.Socket is ignored. Calls that change something return [driver.ErrInvalid].
 //
 // The copy is a directory in dir with links to most files, and Close removes it. If a process has
-// dir open with Options.Socket, it makes the copy. If no process has dir open, OpenSnapshot locks
-// it while it makes the copy, which takes milliseconds. Otherwise it returns [driver.ErrLocked].
+// dir open with Options.Socket, that process makes it. If no process has dir open, OpenSnapshot
+// locks dir while copying, which takes milliseconds. Otherwise it returns [driver.ErrLocked].
 //
 // On a read-only file system, OpenSnapshot makes no copy. On Linux it then returns ErrLocked if any
-// process has dir open. A process that opens dir later may remove its files.
+// process has dir open. A process that opens dir later may remove files from it.
 func OpenSnapshot(ctx context.Context, dir string, options Options) (*Store, error) {
 	s, err := newStore(dir, options)
 	if err != nil {

@@ -31,16 +31,16 @@ const defaultMemory, minMemory = 128 << 20, 8 << 20
 
 // Options configures [Open]. The zero value is ready to use.
 type Options struct {
-	// Memory is the size of the block cache and the memtables together, in bytes: at least 8 MiB. 0
-	// means 128 MiB. The process needs some more, mostly for the messages in flight.
+	// Memory is the total size of the block cache and the memtables, in bytes: at least 8 MiB, or 0
+	// for 128 MiB. The process needs some more memory, mostly for the messages in flight.
 	Memory int64
 
 	// Socket makes the store serve other processes: see [Connect]. It creates a Unix socket in the
-	// directory, whose path is then limited to about 80 bytes. Any process that may enter and
-	// change the directory may use the socket.
+	// directory. The directory's path is then limited to about 80 bytes. Any process that may enter
+	// and change the directory may use the socket.
 	Socket bool
 
-	// Logger receives the messages of the store. Nil means slog.Default().
+	// Logger receives the store's log messages. Nil means slog.Default().
 	Logger *slog.Logger
 
 	// With NoSync, no call waits for a sync. A crash of the process then loses the changes that are
@@ -78,11 +78,11 @@ type Store struct {
 
 type queues = local.Store
 
-// Open opens the directory dir, and creates it if it does not exist. The errors are
-// [driver.ErrInvalid] for options out of range and for a path that cannot be such a directory,
-// [driver.ErrLocked] if another process has it open, [driver.ErrVersion] if it has another format,
-// and [ErrCorrupt] if it is damaged. The time that Open takes depends on the changes since the last
-// memtable was written, not on the number of messages.
+// Open opens the directory dir, and creates it if it does not exist. It returns [driver.ErrInvalid]
+// for options out of range or a path that cannot be such a directory, [driver.ErrLocked] if another
+// process has it open, [driver.ErrVersion] if it has another format, and [ErrCorrupt] if it is
+// damaged. The time that Open takes depends on the changes made since the last memtable was
+// written, not on the number of messages.
 func Open(dir string, options Options) (*Store, error) {
 	s, err := newStore(dir, options)
 	if err != nil {
@@ -267,15 +267,15 @@ func (s *Store) reopen(e *engine) *engine {
 	}
 }
 
-// Backup writes a copy of the store to a new directory, which [Open] opens. The copy includes every
-// call that returned before Backup was called, and each later call as a whole or not at all.
+// Backup writes a copy of the store to dir, a new directory that [Open] can open. The copy includes
+// every call that returned before Backup was called, and each later call as a whole or not at all.
 // Claimed messages are scheduled in the copy. A message that is firing during the backup counts one
 // more crash when the copy is opened.
 //
 // The store stays in use. If dir is on the same file system, Backup links most files and copies
 // some megabytes. A linked file takes up space until it is removed from both directories.
 //
-// Backup returns the cause of ctx if ctx ends before the copying begins, [driver.ErrInvalid] if dir
+// Backup returns context.Cause(ctx) if ctx ends before copying begins, [driver.ErrInvalid] if dir
 // exists, and [driver.ErrClosed] or [driver.ErrUnavailable] as other calls do. After any error but
 // ErrInvalid, dir does not exist.
 func (s *Store) Backup(ctx context.Context, dir string) error {
