@@ -257,8 +257,8 @@ func (p *pipeline) update(part int32, rows []*message, bodies map[string][]byte)
 // validText returns a text that the server accepts: UTF-8 without zero bytes. It is not longer.
 func validText(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "?") }
 
-// Apply implements [driver.Backend]. It is one round trip for Begin, Ack and Expire, two for
-// others, and three if a message is not found.
+// Apply implements [driver.Backend]. It takes one round trip for Begin, Ack and Expire, and
+// otherwise two, or three if a message is not found.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) (outcomes []driver.Outcome, err error) {
 	if err := contract.CheckOp(batch.Op); err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)

@@ -80,9 +80,9 @@ type claim struct {
 	claimed driver.Claimed
 }
 
-// Claim implements [driver.Backend]. It is two round trips, and three if an answer was lost. A call
-// ends at most 256 expired leases. It skips messages that other transactions have locked. If these
-// stay unchanged, a claim after the next Fallback takes them.
+// Claim implements [driver.Backend]. It takes two round trips, or three if an answer was lost. A
+// call ends at most 256 expired leases. It skips messages that other transactions have locked. If
+// these messages stay unchanged, a claim after the next Fallback takes them.
 func (b *backend) Claim(ctx context.Context, request driver.Claim) (claimed driver.Claimed, err error) {
 	err = b.call(ctx, "claim", func(ctx context.Context, id *queueID) error {
 		c := &claim{request: &request, l: loaded{part: id.parts[request.Partition]}}

@@ -22,10 +22,10 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Migrate creates the schema and its tables, or brings them to the version of this package. It
-// takes at most one Options, whose Schema it uses. Concurrent calls wait for one another. Migrate
-// does nothing if the schema has this version, and returns [driver.ErrVersion] if it has a newer
-// one. It is one transaction, so a failed Migrate changes nothing.
+// Migrate creates the schema and its tables, or upgrades them to this package's version. It takes
+// at most one Options, and uses its Schema. Concurrent calls wait for one another. Migrate does
+// nothing if the schema has this version, and returns [driver.ErrVersion] if it has a newer one. It
+// runs in one transaction, so a failed Migrate changes nothing.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Options) error {
 	if len(options) > 1 {
 		return fmt.Errorf("pgstore: migrate: %w number of Options %d; it must be 0 or 1", driver.ErrInvalid, len(options))

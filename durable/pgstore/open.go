@@ -76,7 +76,7 @@ DELETE FROM {schema}.queues WHERE id = $1::int`)
 )
 
 // Open opens a queue, as [driver.Store] describes, in a few round trips. It creates no tables: it
-// returns [driver.ErrVersion] if the schema does not have the version of this package, and
+// returns [driver.ErrVersion] if the schema does not have this package's version, and
 // [driver.ErrUnsafe] if a crash of the server may lose or damage what it has committed: see
 // [driver.Checker].
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
@@ -201,8 +201,8 @@ func (l queues) Queues(ctx context.Context) (names []string, err error) {
 	return names, failure(ctx, "list the queues", err)
 }
 
-// DeleteQueue deletes messages in steps of 10,000. A message that a transaction has enqueued and
-// commits later remains in the table, where no queue finds it.
+// DeleteQueue deletes messages in steps of 10,000. A message in a transaction that commits later
+// remains in the table, where no queue finds it.
 func (l queues) DeleteQueue(ctx context.Context, queue string) error {
 	s := l.s
 	if err := s.usable(ctx); err != nil {
@@ -224,8 +224,8 @@ func (l queues) DeleteQueue(ctx context.Context, queue string) error {
 }
 
 // Check implements [driver.Checker]. It returns [driver.ErrUnsafe] if the server has fsync or
-// full_page_writes off, with which a crash may damage its files, or synchronous_commit off, with
-// which a crash loses the last commits. Watch returns an error if hints are off.
+// full_page_writes off, so that a crash may damage its files, or synchronous_commit off, so that a
+// crash loses the last commits. If hints are off, Watch returns an error instead.
 func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err

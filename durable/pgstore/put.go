@@ -91,8 +91,8 @@ func microseconds(d time.Duration) int64 {
 	return int64((d-1)/time.Microsecond) + 1
 }
 
-// Put implements [driver.Backend]. It is one round trip, or two with Replace. A message whose id a
-// transaction in progress has enqueued waits for the end of that transaction.
+// Put implements [driver.Backend]. It takes one round trip, or two with Replace. If a transaction
+// in progress has enqueued the same id, Put waits until that transaction ends.
 func (b *backend) Put(ctx context.Context, put driver.Put) (statuses []driver.Status, err error) {
 	if len(put.Items) == 0 {
 		return nil, b.store.usable(ctx)

@@ -3,19 +3,19 @@
 // creates the tables once with [Migrate], and passes its pool to [New] and the [Store] to
 // durable.Open.
 //
-// A transition of up to 256 messages is one transaction, of one to three round trips. Begins of all
-// queues that arrive during a transaction of begins share the next one, and acknowledgements
-// likewise. Only the server's clock decides whether a message is due. Rows are locked, so the
-// program's transactions that enqueue, cancel, reschedule or acknowledge messages should be short:
-// other calls for the same message wait for them. Claims, begins and renewals of leases skip locked
-// messages.
+// A transition of up to 256 messages is one transaction, which takes one to three round trips.
+// Begins from all queues that arrive during a transaction of begins share the next one, and
+// likewise for acknowledgements. Only the server's clock decides whether a message is due. Rows are
+// locked, so the program's transactions that enqueue, cancel, reschedule or acknowledge messages
+// should be short: other calls for the same message wait for them. Claims, begins and renewals of
+// leases skip locked messages.
 //
 // # Tables
 //
 // All tables are in one schema: see [Options]. A queue has one row in queues and, for each of its
-// partitions, one in partitions and one in claims. A message is a row of messages. The table counts
-// has the changes to the counts since the last claims, calls has each caller's last call, and
-// members has the consumers. Rows with part 0 in messages are not messages: they keep the planner
+// partitions, one in partitions and one in claims. A message is a row in messages. The table counts
+// holds the changes to the counts since the last claims, calls holds each caller's last call, and
+// members holds the consumers. Rows with part 0 in messages are not messages: they keep the planner
 // from assuming that the table is small.
 //
 // # Rights
@@ -63,16 +63,16 @@ type lister = driver.Lister
 
 var _ driver.Store = (*Store)(nil)
 
-// Options are the options of [New] and [Migrate].
+// Options are the options for [New] and [Migrate].
 type Options struct {
 	// Schema is the name of the schema with the tables: 1 to 63 letters, digits and '_', not
 	// beginning with a digit. The default is "timingwheel".
 	Schema string
 
 	// NotifyTx makes [EnqueueTx] and [RescheduleTx] send a hint to consumers when the transaction
-	// commits, if the message is due before all others of its partition. Such a message is then on
-	// time even if its delay is shorter than ConsumerOptions.Fallback. The server commits all
-	// transactions that notify one after another, so many of them limit its rate of commits.
+	// commits, if the message is due before all others in its partition. Such a message is then on
+	// time even if its delay is shorter than ConsumerOptions.Fallback. The server commits
+	// transactions that notify one at a time, so many of them limit its commit rate.
 	NotifyTx bool
 
 	// AllowLossOnCrash lets Open accept a server that may lose or damage what it has committed: see
@@ -85,8 +85,8 @@ var validSchema = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 // New returns a store that uses a pool. The caller still owns the pool, and closes it after the
 // store. New does no I/O. It returns [driver.ErrInvalid] for invalid options and for a nil pool.
 //
-// The store uses one connection of the pool per call in progress. While a queue is consumed, it has
-// one more, beyond the limit of the pool, which listens for hints.
+// The store uses one connection from the pool per call in progress. While a queue is consumed, it
+// has one more connection, beyond the pool's limit, that listens for hints.
 func New(pool *pgxpool.Pool, options Options) (*Store, error) {
 	o := options
 	o.Schema = cmp.Or(o.Schema, "timingwheel")

@@ -15,19 +15,19 @@ import (
 )
 
 // Tx is the caller's transaction: a pgx.Tx, or the result of [SQL]. It must be in the database that
-// has the queue.
+// holds the queue.
 //
-// The functions of this package make a few round trips in it, and do not end it. The errors
-// [durable.ErrDuplicate], [durable.ErrDead], [durable.ErrFiring] and [durable.ErrInvalid] leave it
-// usable. After any other error it must be rolled back. The functions do not retry: the caller
-// retries the whole transaction after a serialization failure. The rows that they change are locked
-// until the transaction ends.
+// The functions in this package that take a Tx make a few round trips in it, and do not end it. The
+// errors [durable.ErrDuplicate], [durable.ErrDead], [durable.ErrFiring] and [durable.ErrInvalid]
+// leave it usable. After any other error it must be rolled back. The functions do not retry: the
+// caller retries the whole transaction after a serialization failure. The rows that they change are
+// locked until the transaction ends.
 type Tx interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	Rollback(ctx context.Context) error // not called; keeps a pool, which is not a transaction, from being a Tx
 }
 
-// SQL returns a [Tx] for a transaction of database/sql, with any driver for PostgreSQL.
+// SQL returns a [Tx] for a database/sql transaction, with any PostgreSQL driver.
 func SQL(tx *sql.Tx) Tx { return sqlTx{tx} }
 
 type sqlTx struct{ tx *sql.Tx }
@@ -40,12 +40,12 @@ func (t sqlTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 // Rollback implements [Tx].
 func (t sqlTx) Rollback(context.Context) error { return t.tx.Rollback() }
 
-// EnqueueTx stores a message as [durable.Queue.Enqueue] does, when the transaction commits. The
+// EnqueueTx stores a message, as [durable.Queue.Enqueue] does, when the transaction commits. The
 // delay counts from this call, not from the commit. If another transaction has enqueued the same
-// id, EnqueueTx waits until that transaction ends. For a cron expression it may read the clock of
-// the server on a second connection of the pool.
+// id, EnqueueTx waits until that transaction ends. For a cron expression it may read the server's
+// clock on a second connection from the pool.
 //
-// Consumers get no hint of the message. They find it with their next claim, at most
+// Consumers get no hint about the message. They find it with their next claim, at most
 // ConsumerOptions.Fallback after the commit, so only a message with a shorter delay may be late.
 // See [Options].NotifyTx.
 func EnqueueTx(ctx context.Context, tx Tx, q *durable.Queue, m durable.Message) (id string, err error) {
@@ -78,14 +78,14 @@ var statusErrors = map[driver.Status]error{
 	driver.StatusDuplicate: durable.ErrDuplicate, driver.StatusDead: durable.ErrDead, driver.StatusFiring: durable.ErrFiring,
 }
 
-// CancelTx cancels a message as [durable.Queue.Cancel] does, when the transaction commits. The
+// CancelTx cancels a message, as [durable.Queue.Cancel] does, when the transaction commits. The
 // result holds from then on.
 func CancelTx(ctx context.Context, tx Tx, q *durable.Queue, id string) (durable.Result, error) {
 	return changeTx(ctx, tx, q, driver.OpCancel, durable.ResultCancelled, driver.Change{ID: id})
 }
 
-// RescheduleTx makes a message due after d as [durable.Queue.Reschedule] does, when the transaction
-// commits. The delay counts from this call.
+// RescheduleTx makes a message due after d, as [durable.Queue.Reschedule] does, when the
+// transaction commits. The delay counts from this call.
 func RescheduleTx(ctx context.Context, tx Tx, q *durable.Queue, id string, d time.Duration) (durable.Result, error) {
 	return changeTx(ctx, tx, q, driver.OpReschedule, durable.ResultRescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
@@ -112,8 +112,8 @@ func changeTx(ctx context.Context, tx Tx, q *durable.Queue, op driver.Op, done d
 	}
 }
 
-// AckTx acknowledges a delivery when the transaction commits, so that the effect of a handler and
-// the acknowledgement commit together. The transaction must end before the handler returns. The
+// AckTx acknowledges a delivery when the transaction commits, so that a handler's effect and the
+// acknowledgement commit together. The transaction must end before the handler returns. The
 // consumer then checks whether the transaction has committed. If not, the message is released, or
 // retried if the handler returned an error. A caller of Take calls Ack after the commit, and Ack
 // makes the same check.

@@ -119,9 +119,9 @@ func (h *hub) sendAll() {
 	}
 }
 
-// Watch implements [driver.Backend]. All watches of a store share one connection, which executes
-// LISTEN. While the server cannot be reached, Watch keeps trying. If notifications do not arrive,
-// for example behind a pooler in transaction mode, Watch returns an error that wraps
+// Watch implements [driver.Backend]. A store's watches share one connection, which executes LISTEN.
+// While the server cannot be reached, Watch keeps trying. If notifications do not arrive, for
+// example behind a pooler in transaction mode, Watch returns an error that wraps
 // [errors.ErrUnsupported]. At most 256 hints, or two per partition if more, wait for a receiver.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
