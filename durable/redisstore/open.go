@@ -19,14 +19,14 @@ import (
 const formatVersion = 5
 
 // Open creates a queue or joins an existing one, as [driver.Store] describes. It checks the
-// servers, creates missing keys, and takes a few round trips, plus one per server and replica. If a
-// server is loading its data after a restart, Open waits for it until ctx ends.
+// servers, creates missing keys, and takes a few round trips, plus several per master and replica.
+// If a server is loading its data after a restart, Open waits for it until ctx ends.
 //
 // Besides the errors that driver.Store lists, Open returns [driver.ErrVersion] for a server older
 // than Redis 6.2, [driver.ErrInvalid] if [Options].Wait is set and a master rejects WAIT or
 // WaitTimeout is not below the client's ReadTimeout, [driver.ErrUnavailable] if a server does not
-// answer, and [driver.ErrUnsafe] if a server may evict keys or loses more than two seconds in a
-// crash; the error names each such server, the accepted setting, and the option that accepts it.
+// answer, and [driver.ErrUnsafe] if a server may evict keys or a crash loses over two seconds of
+// changes; the error names each such server, the required setting, and the option that waives it.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

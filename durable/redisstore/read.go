@@ -41,7 +41,7 @@ func readRecord(r *reply, id string) driver.Record {
 // List implements [driver.Backend]. It returns [driver.ErrInvalid] for a cursor that List has not
 // returned.
 //
-// List takes O(log² n) to find the start of a page after the first one, in a partition of n.
+// List takes O(log² n) to find the start of a later page in a partition with n messages.
 func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) (
 	records []driver.Record, next string, err error,
 ) {
@@ -70,13 +70,13 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	return records, next, nil
 }
 
-// Count implements [driver.Backend]. It takes O(log n) in a partition of n.
+// Count implements [driver.Backend]. It takes O(log n) for n messages in the partition.
 func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 	c, _, _, err := b.count(ctx, part)
 	return c, err
 }
 
-// Lost implements [driver.Auditor]. It takes O(log n) in a partition of n.
+// Lost implements [driver.Auditor]. It takes O(log n) for n messages in the partition.
 func (b *backend) Lost(ctx context.Context, part int) (lost uint64, damage, err error) {
 	_, lost, text, err := b.count(ctx, part)
 	at, names, damaged := strings.Cut(text, " ")
@@ -109,7 +109,7 @@ func (b *backend) count(ctx context.Context, part int) (c driver.Counts, lost ui
 	return c, lost, damaged, err
 }
 
-// CountDue implements [driver.Backend]. It takes O(log n) per duration in a partition of n.
+// CountDue implements [driver.Backend]. It takes O(log n) per duration for n messages.
 func (b *backend) CountDue(ctx context.Context, part int, within []time.Duration) ([]int64, error) {
 	args, counts := make([]any, len(within)), make([]int64, len(within))
 	for i, d := range within {

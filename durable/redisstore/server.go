@@ -22,7 +22,7 @@ import (
 const minVersion, shardedVersion = 6_02, 7_00
 
 // Check implements [driver.Checker]. It checks the servers as Open does, because settings may have
-// changed since, and a new replica may have other settings than its master. It also returns
+// changed since, and a new replica may have different settings from its master. It also returns
 // [driver.ErrUnsafe] if a master has fewer replicas than Options.Wait, and otherwise
 // [errors.ErrUnsupported] if the client's user may not publish hints.
 func (b *backend) Check(ctx context.Context) error {

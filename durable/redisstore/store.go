@@ -10,14 +10,14 @@
 //
 // With the prefix tw, the queue orders and its partition 3:
 //
-//	tw:{orders:3}:m       hash: id → record: times, limit of attempts, body; never changes
-//	tw:{orders:3}:s       hash: id → state, of messages that were ever claimed, moved or buried, or
+//	tw:{orders:3}:m       hash: id → record: times, attempt limit, body; never changes
+//	tw:{orders:3}:s       hash: id → state, for messages that were ever claimed, moved or buried, or
 //	                      are recurring
 //	tw:{orders:3}:d       sorted set: scheduled messages by due time; negative if unreadable
 //	tw:{orders:3}:l       sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x       sorted set: dead letters by the time of death
-//	tw:{orders:3}:c       hash: counters, the last token, the last call of each producer that may
-//	                      be repeated, the last claim of up to 16 consumers, lost keys
+//	tw:{orders:3}:c       hash: counters, the last token, each producer's last call, which it may
+//	                      repeat, the last claim by each of up to 16 consumers, lost keys
 //	tw:{orders:3}:h       channel of hints
 //	tw:{orders}:meta      hash: version, partitions, limits, when the queue was created, whether all
 //	                      of its partitions exist
@@ -25,21 +25,21 @@
 //	                      of the last heartbeat
 //	tw:{orders}:hosts     hash: consumer → the JSON of a [driver.Member]
 //
-// No key has a time to live, except for notes that DeleteQueue leaves for 30 days, by which
-// processes that have the queue open learn that it was deleted. Open creates the keys of a
-// partition, and they are never empty: each hash has a field, and each set a member, that is not a
-// message. A Cluster therefore does not reject scripts for missing keys while it moves a slot, and
-// a claim notices keys that were lost.
+// No key has a time to live, except for notes that DeleteQueue leaves for 30 days to tell processes
+// that have the queue open that it was deleted. Open creates the keys of a partition, and they are
+// never empty: each hash has a field, and each set a member, that is not a message. A Cluster
+// therefore does not reject scripts for missing keys while it moves a slot, and a claim notices
+// keys that were lost.
 //
 // A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile. On a
-// Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit a partition.
+// Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit its size.
 //
 // # Server settings
 //
-//   - maxmemory-policy noeviction, see [Options].AllowEviction. If the memory is full, Put returns
+//   - maxmemory-policy noeviction: see [Options].AllowEviction. If the memory is full, Put returns
 //     [driver.ErrFull] and stores nothing. All other transitions succeed, so consumers can empty
 //     the queue.
-//   - appendonly yes, see [Options].AllowLossOnCrash. With appendfsync always, a crash loses
+//   - appendonly yes: see [Options].AllowLossOnCrash. With appendfsync always, a crash loses
 //     nothing that was acknowledged; with everysec, up to two seconds.
 //   - Open checks these settings on masters and replicas, and an open queue checks them once a
 //     minute. A setting that the server does not show to the client's user is not checked.
@@ -89,17 +89,17 @@ type queues = driver.Lister
 var _ driver.Store = (*Store)(nil)
 
 // New returns a store that uses a client. The caller still owns the client, and closes it after the
-// store. New does no I/O. It returns [driver.ErrInvalid] for invalid options, and unless client is
-// a *redis.Client or a *redis.ClusterClient that reads from masters. Other clients may use servers
+// store. New does no I/O. It returns [driver.ErrInvalid] for invalid options, and for any client
+// but a *redis.Client or a *redis.ClusterClient that reads from masters. Others may use servers
 // without the partition: a redis.Ring uses another shard while one does not answer.
 //
 // The client may retry commands by itself (MaxRetries), because transitions with a token are
-// idempotent. Claims, acknowledgements and calls without a token are exempt: only the queue retries
-// these, so that it knows how many copies there are. The ReadTimeout of the client limits how long
-// a server that does not answer delays a call.
+// idempotent. Claims, calls that end a lease and calls without a token are exempt: only the queue
+// retries these, so that it knows how many copies there are. The client's ReadTimeout limits how
+// long a server that does not answer delays a call.
 //
 // A call returns when its context ends, with or without the client's ContextTimeoutEnabled. The
-// connection of an abandoned call stays in use until the answer, or the end of the ReadTimeout.
+// connection of an abandoned call stays in use until the answer arrives or ReadTimeout has passed.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err := cmp.Or(err, checkClient(client)); err != nil {
@@ -143,7 +143,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Options are the options of [New]. The zero value of each field means its default. New returns
+// Options are the options for [New]. The zero value of each field means its default. New returns
 // [driver.ErrInvalid] for values below the minimum, which is 0 unless the field names another.
 type Options struct {
 	// Prefix is the beginning of all keys and channels: 1 to 128 letters, digits, '.', '_', '-' or
@@ -156,45 +156,45 @@ type Options struct {
 	// removes no messages, because their keys have no time to live, and is always accepted.
 	AllowEviction bool
 
-	// AllowLossOnCrash lets Open accept a server that loses more than the last two seconds in a
-	// crash. Without an append-only file (appendonly no), a crash loses the messages since the last
-	// snapshot, or all messages if there are no snapshots. With appendfsync no, a crash of the
-	// machine loses the writes that the system has not yet written to the disk.
+	// AllowLossOnCrash lets Open accept a server that may lose more than the last two seconds of
+	// changes in a crash. Without an append-only file (appendonly no), a crash loses the changes
+	// since the last snapshot, or all messages if there are no snapshots. With appendfsync no, a
+	// crash of the machine loses the writes that the system has not yet written to the disk.
 	//
 	// The option is for tests, and for managed servers that persist messages by other means but
 	// report that they have no append-only file.
 	AllowLossOnCrash bool
 
 	// PartitionMessages is the number of messages, dead letters included, at which a partition is
-	// full: Put then returns [driver.ErrFull]. The limit keeps the time short for which a Cluster
-	// blocks two nodes to move a partition. A queue with more messages needs more partitions. The
-	// default is 500,000 on a Cluster, and no limit on other servers.
+	// full: Put then returns [driver.ErrFull]. The limit shortens the time for which a Cluster
+	// blocks two nodes while it moves a partition. A queue with more messages needs more
+	// partitions. The default is 500,000 on a Cluster, and no limit on other servers.
 	PartitionMessages int
 
 	// PartitionBytes is the size of the records, in bytes, at which a partition is full. A record
-	// is a body and 19 bytes. The sum is estimated from a sample of 128 records, unless all bodies
+	// has 19 bytes and a body. The sum is estimated from a sample of 128 records, unless all bodies
 	// are so small that the sum cannot reach the limit. A single message may be larger. The default
 	// is 128 MiB on a Cluster, and no limit on other servers.
 	PartitionBytes int64
 
-	// Wait is the number of replicas that must have a change before the call returns, by WAIT on
-	// the same connection. Wait covers the calls whose result the caller relies on: Put, Cancel,
-	// Reschedule, Replay, Purge and Pause. A result such as [driver.StatusDuplicate] waits for the
-	// earlier changes that it depends on. If fewer replicas have the changes within WaitTimeout,
-	// the call returns [driver.ErrUnavailable], although it has taken effect on the master. The
-	// queue retries such a call, and the retry waits again.
+	// Wait is the number of replicas that must have a change before the call returns. The store
+	// sends WAIT on the call's connection. Wait covers the calls whose result the caller relies on:
+	// Put, Cancel, Reschedule, Replay, Purge and Pause. A result such as [driver.StatusDuplicate]
+	// waits for the earlier changes that it depends on. If fewer replicas have the changes within
+	// WaitTimeout, the call returns [driver.ErrUnavailable], although it has taken effect on the
+	// master. The queue retries such a call, and the retry waits again.
 	//
-	// Other changes do not wait, and a failover may undo them: claims, begins, acknowledgements,
-	// retries and burials. Their messages are delivered again.
+	// Other changes, such as claims, begins, acknowledgements, retries and burials, do not wait. If
+	// a failover undoes them, their messages are delivered again.
 	//
-	// With Wait a failover is less likely to lose changes of calls that have returned. Wait is not
+	// With Wait a failover is less likely to lose changes by calls that have returned. Wait is not
 	// consensus: an isolated master may still be replaced by a replica without the last writes.
-	// While a master has too few replicas, Queue.Healthy names it. Zero waits for no replica.
+	// While a master has too few replicas, Queue.Healthy names that master. Zero means no replica.
 	Wait int
 
 	// WaitTimeout is the maximum time for which a change waits for replicas. It must be shorter
-	// than the ReadTimeout of the client, which Open checks. The default is one second, the minimum
-	// one millisecond.
+	// than the client's ReadTimeout, which Open checks. The default is one second, and the minimum
+	// is one millisecond.
 	WaitTimeout time.Duration
 }
 

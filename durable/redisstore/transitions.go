@@ -13,7 +13,7 @@ import (
 // Put implements [driver.Backend]. It stores nothing and returns [driver.ErrFull] if the server is
 // out of memory, or the partition has reached Options.PartitionMessages or PartitionBytes.
 //
-// Put takes O(log n) per message in a partition of n.
+// Put takes O(log n) per message in a partition with n messages.
 func (b *backend) Put(ctx context.Context, put driver.Put) (all []driver.Status, err error) {
 	if len(put.Items) == 0 {
 		return nil, b.store.usable(ctx)
@@ -32,10 +32,10 @@ func (b *backend) Put(ctx context.Context, put driver.Put) (all []driver.Status,
 
 // Claim implements [driver.Backend]. A call ends at most 256 expired leases; if more have expired,
 // Claimed.Lease is in the past. The call also removes up to 256 dead letters beyond the limits. The
-// client does not repeat the call by itself.
+// client does not repeat the call on its own.
 //
-// Claim takes O(log n) per message in a partition of n. If keys were lost, it first puts the
-// messages back that are in no set, in steps, which takes O(n log n).
+// Claim takes O(log n) per message in a partition with n messages. If keys were lost, it first puts
+// back, in steps, the messages that are in no set, which takes O(n log n).
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (claimed driver.Claimed, err error) {
 	args := append(b.hintArgs(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
@@ -84,7 +84,7 @@ func readClaimed(r *reply) driver.Claimed {
 	return claimed
 }
 
-// Apply implements [driver.Backend]. It takes O(log n) per message in a partition of n.
+// Apply implements [driver.Backend]. It takes O(log n) per message in a partition with n messages.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) (outcomes []driver.Outcome, err error) {
 	if err := contract.CheckOp(batch.Op); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)

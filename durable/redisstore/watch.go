@@ -31,7 +31,7 @@ const (
 // during which hints may have been lost, Watch sends a hint with Due 0 for each partition. At most
 // one hint per partition, and one per interrupted message, waits for a receiver.
 //
-// The watches of a store share one connection; on a Cluster, one to each node with partitions.
+// A store's watches share one connection or, on a Cluster, one to each node with partitions.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
