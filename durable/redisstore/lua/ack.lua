@@ -2,7 +2,7 @@
 -- KEYS: as in partition.lua.
 -- ARGV: 1 the counter, acked or expired; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it removes first.
+-- Runs under OOM: it removes something first.
 
 local ids = column(2, 2)
 local states = call('HMGET', STATES, unpack(ids))

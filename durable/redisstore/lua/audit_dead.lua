@@ -1,10 +1,10 @@
 -- Adds up the sizes of the bodies of some dead letters. After the last one, the script compares the
--- sum with the counter of that sum, and corrects the counter if ARGV says so.
+-- sum with its counter, and corrects the counter if ARGV says so.
 -- KEYS: as in partition.lua.
--- ARGV: 1 rank of the first one, 2 number, 3 sum of those before it, 4 the third result of the
---       previous call, ignored for rank 0, 5 '1' to correct the counter.
--- Result: the rank of the next call, the sum, a value that changes with the set of dead letters,
---         1 if the counter is wrong, 1 if it was corrected. The rank is -1 after the last dead
+-- ARGV: 1 rank of the first dead letter, 2 number, 3 sum for the earlier ones, 4 the third result
+--       of the previous call, ignored for rank 0, 5 '1' to correct the counter.
+-- Result: the rank for the next call, the sum, a value that changes with the set of dead letters, 1
+--         if the counter is wrong, 1 if it was corrected. The rank is -1 after the last dead
 --         letter, and 0 if the set has changed since the previous call.
 
 local counters = call('HMGET', COUNTERS, 'dead_bytes', 'buried', 'trimmed')

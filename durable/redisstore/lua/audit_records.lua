@@ -2,7 +2,7 @@
 -- as such records, because no call can replay or purge them.
 -- KEYS: as in partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, or '' for the counter
---       'mending', which is removed at the end; 4 its COUNT, 5 '1' to repair, 6 new lease in ms of
+--       'mending', which is removed at the end; 4 its COUNT, 5 '1' to repair, 6 new lease in ms for
 --       messages in flight.
 -- Result: next cursor, records, orphans, unreadable ones, repaired, bytes that were read.
 -- Runs under OOM.

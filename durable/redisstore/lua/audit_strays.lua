@@ -1,5 +1,5 @@
--- Looks for members of a set, or for states, without a record, and removes them. Removed members
--- count as lost.
+-- Looks for set members, or states, without a record, and removes them. Removed members count as
+-- lost.
 -- KEYS: as in partition.lua.
 -- ARGV: 1 number of the key in KEYS (2 for states), 2 cursor of ZSCAN or HSCAN, 3 its COUNT, 4 '1'
 --       to repair.

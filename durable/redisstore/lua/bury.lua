@@ -1,7 +1,7 @@
 -- Makes firing messages dead letters and counts one more attempt of each, or removes marked ones.
 -- KEYS: as in partition.lua.
--- ARGV: 1 number of dead letters to keep, 2 their age in ms, 3 the bytes of their bodies; then for
---       each message: id, token (7 bytes), reason.
+-- ARGV: 1 number of dead letters to keep, 2 their maximum age in ms, 3 the maximum bytes of their
+--       bodies; then for each message: id, token (7 bytes), reason.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 

@@ -2,11 +2,11 @@
 -- call are sent and however late they arrive.
 -- KEYS: as in partition.lua.
 -- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 the number of the call,
---       5 the instant after which it must not take effect, 6 the number of partitions; and the
---       arguments of the script.
+--       5 the instant after which the call must not take effect, 6 the number of partitions; and
+--       the arguments of the script.
 -- Result: for a copy of the caller's last call: the result of that call, with the present time. For
---         a rejected copy: 'late', the instant that 5 must exceed, '1' if a call that has taken
---         effect may have been forgotten.
+--         a rejected copy: 'late', the instant that argument 5 must exceed, '1' if a call that has
+--         taken effect may have been forgotten.
 --
 -- The field p:caller of the counters has the number of the caller's last call, its last instant,
 -- and the statuses. The field is removed some time after that instant has passed. The field

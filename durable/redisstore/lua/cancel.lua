@@ -4,7 +4,7 @@
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it was
 --       enqueued or '' for any, '1' to mark a firing message and to send a hint.
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it removes first.
+-- Runs under OOM: it removes something first.
 
 local ids, incarnations = column(7, 3), column(8, 3)
 local states = call('HMGET', STATES, unpack(ids))

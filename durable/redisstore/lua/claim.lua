@@ -1,29 +1,29 @@
--- Ends up to 256 expired leases, and leases messages in the order of due times and ids. If the
--- answer to the consumer's last claim was lost, the script renews the leases of that claim, returns
--- its messages again, and leases no others.
+-- Ends up to 256 expired leases, and leases messages in order of due time and id. If the answer to
+-- the consumer's last claim was lost, the script renews the leases of that claim, returns its
+-- messages again, and leases no others.
 -- KEYS: as in partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes
---       of bodies, 6 visibility in ms, 7 number of crashes after which a message is dead (0: none),
---       8 number of dead letters to keep, 9 their age in ms, 10 bytes of their bodies, 11 number of
---       messages that begin with the claim if they are due, 12 lease of other messages in ms, 13
---       consumer or '', 14 the highest token that it has received, 15 number of consumers to
+--       of bodies, 6 visibility in ms, 7 number of crashes at which a message becomes dead (0:
+--       none), 8 number of dead letters to keep, 9 their age in ms, 10 bytes of their bodies, 11
+--       number of messages that begin with the claim if they are due, 12 lease of other messages in
+--       ms, 13 consumer or '', 14 the highest token that it has received, 15 number of consumers to
 --       remember, 16 number of the claim or '0', 17 '1' if the consumer has received no answer to
 --       its previous claim, 18 this process.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), number of messages that are set aside, '1' if the partition is
 --         paused; then for each message: id, record, state. If keys were lost, and their messages
---         are not back in a set (create.lua): 'lost'.
+--         are not yet back in a set (create.lua): 'lost'.
 -- Runs under OOM: each part removes something before it adds something.
 --
 -- A scheduled message whose record cannot be read is set aside: the message stays in the set of
--- scheduled messages with a negated score. It costs later claims nothing, and a script of a newer
--- version puts it back. The counter 'aside' is the lowest VERSION of the scripts that have set
--- messages aside.
+-- scheduled messages with a negated score. The message costs later claims nothing, and a script of
+-- a newer version puts it back. The counter 'aside' is the lowest VERSION among the scripts that
+-- have set messages aside.
 --
--- The counter 'k:' with a consumer's name describes its last claim: the number of the claim and the
--- first and the last token, 7 bytes each. If the claim returned no messages, the last token is 0.
--- The counter 'i:' has the ids of the messages in the order of the tokens: the length of each (1
--- byte), and then all ids. The counter 'consumers' lists the names.
+-- The counter 'k:' with a consumer's name describes the consumer's last claim: its number and its
+-- first and last tokens, 7 bytes each. If the claim returned no messages, the last token is 0. The
+-- counter 'i:' with the name has the ids of the messages in the order of the tokens: the length of
+-- each (1 byte), and then all ids. The counter 'consumers' lists the names.
 
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])

@@ -1,4 +1,4 @@
--- Notes that the keys of all partitions of a queue exist, unless it was created again.
+-- Notes that the keys of all partitions of a queue exist, unless the queue was created again.
 -- KEYS: 1 the hash of the queue: see open.lua.
 -- ARGV: 1 when the queue was created.
 -- Result: '1'.

@@ -1,14 +1,14 @@
 -- Creates the missing keys of a partition. No key of a partition is ever empty: each hash has a
 -- field, and each set a member, that is not a message and that only this script writes. The scores
--- of these members are later than all others. A key without it was lost, and perhaps created again
--- by another script. While a Cluster moves the slot of a partition, it rejects scripts if only some
--- of the keys exist (TRYAGAIN).
+-- of these members are later than all others. A key without this field or member was lost, and
+-- perhaps created again by another script. While a Cluster moves the slot of a partition, it
+-- rejects scripts if only some of the keys exist (TRYAGAIN).
 -- KEYS: as in partition.lua.
 -- ARGV: 1 number of partitions, 2 when the queue was created: see open.lua; 3 '1' if the partition
 --       existed before, so that all of its keys may have been lost; 4 the result of an earlier call
 --       whose lost keys an audit has repaired, or ''.
--- Result: the time of the last loss and the names of the keys lost since the last repaired one, or
---         ''; an error if the partition belongs to a queue that was created later.
+-- Result: the time of the last loss and the names of the keys lost since the last repair, or ''; an
+--         error if the partition belongs to a queue that was created later.
 -- Runs under OOM.
 --
 -- The counter 'damaged' has the result. The counter 'mending' has the cursor of the search for

@@ -1,5 +1,5 @@
 -- Precedes scripts that change the set of dead letters: the sum of the sizes of their bodies, and
--- the limits of their number, bytes and age.
+-- the limits on their number, bytes and age.
 -- KEYS: as in partition.lua. ARGV: as in the script.
 
 -- has_died_at reports whether a state belongs to a dead letter that died at a time, '' for any.

@@ -1,5 +1,5 @@
--- Deletes a partition. For 30 days a field of the counters notes that, so that callers who have the
--- queue open learn it: see partition.lua.
+-- Deletes a partition. For 30 days a field of the counters notes the deletion, so that callers that
+-- have the queue open learn of it: see partition.lua.
 -- KEYS: as in partition.lua.
 -- ARGV: 1 when the queue was created: see open.lua.
 -- Result: an empty list, or an error if the partition belongs to a queue that was created later.

@@ -1,8 +1,8 @@
--- Begins to delete a queue, so that no call opens it and no consumer joins it, or ends that when
--- the partitions are deleted. The field deleted of the queue is 'begun', or 'done' for 30 days.
+-- Begins to delete a queue, so that no call opens it and no consumer joins it, or ends the deletion
+-- after the partitions are gone. The field deleted of the queue is 'begun', or 'done' for 30 days.
 -- KEYS: as in queue.lua.
--- ARGV: 1 version of the format, 2 '1' to end, 3 the result of the beginning: when the queue was
---       created.
+-- ARGV: 1 version of the format, 2 '1' to end, 3 when the queue was created, as the first call
+--       returned it.
 -- Result: partitions, when the queue was created.
 -- Runs under OOM: the first write removes something.
 

@@ -1,4 +1,4 @@
--- Moves the ends of leases of leased and firing messages.
+-- Moves the ends of the leases on leased and firing messages.
 -- KEYS: as in partition.lua.
 -- ARGV: for each message: id, token (7 bytes), milliseconds if the message has not begun, and
 --       milliseconds if it has.

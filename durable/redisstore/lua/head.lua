@@ -1,6 +1,6 @@
 -- Precedes scripts that need the earliest due time.
--- KEYS: as in partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those
---       of the script.
+-- KEYS: as in partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and the
+--       arguments of the script.
 
 -- head returns the earliest due time, nil if nothing is scheduled, and whether messages are set
 -- aside: see claim.lua.

@@ -1,7 +1,7 @@
 -- Reads a page of a sorted set with the records, without messages that are set aside or cannot be
 -- read.
 -- KEYS: as in partition.lua.
--- ARGV: 1 number of the set in KEYS, 2 and 3 score and id of the last message of the page before
+-- ARGV: 1 number of the set in KEYS, 2 and 3 score and id of the last message on the previous page
 --       ('' and '' for the first page), 4 length of the page, 5 bytes of records after which the
 --       page ends early.
 -- Result: '1' if more members follow, score and id of the last member that was read; then for each

@@ -1,4 +1,4 @@
--- Precedes each script of a partition: its keys, and the form of their values. Functions that only
+-- Precedes each script on a partition: its keys, and the form of their values. Functions that only
 -- some scripts need are in other files, because each call creates all functions of its script
 -- again.
 -- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters. ARGV: as in the script.
@@ -7,8 +7,8 @@
 --         body
 -- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), length of the
 --         rare data (2), rare data, reason
--- In a firing message, the time of death is the length of the description of the process that has
--- begun it, which follows the reason: see contract.Process.
+-- In a firing message, the time of death holds the length of the description of the process that
+-- has begun it. The description follows the reason: see contract.Process.
 -- rare data: nothing, or planned time (7), postponements (4), series
 -- The planned time NEVER7 marks a firing message: see driver.Backend.
 --

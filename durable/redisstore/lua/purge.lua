@@ -3,7 +3,7 @@
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it died or ''
 --       for any.
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it removes first.
+-- Runs under OOM: it removes something first.
 
 local ids, incarnations = column(7, 2), column(8, 2)
 local states = call('HMGET', STATES, unpack(ids))

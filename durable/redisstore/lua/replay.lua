@@ -1,5 +1,5 @@
--- Schedules dead letters again, with attempts and crashes set to 0, and recurring messages that
--- wait until Never.
+-- Schedules dead letters again, with attempts and crashes set to 0, and recurring messages that are
+-- scheduled at Never.
 -- KEYS: as in partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at
 --       which it died or '' for any.

@@ -1,8 +1,8 @@
 -- Moves messages that have not begun to another due time, or changes the series of messages. The
 -- present run of a firing message continues.
 -- KEYS: as in partition.lua.
--- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), '1' to change
---       the series, the new series or '', with which the time stays.
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), '1' to change the
+--       series, the new series or '' for none, which keeps the time.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM. The state has the new time as well, so that an audit finds it if the set is lost.
 

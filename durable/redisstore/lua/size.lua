@@ -1,7 +1,7 @@
--- Precedes put.lua: the limits of a partition.
+-- Precedes put.lua: the limits on a partition.
 -- KEYS: as in partition.lua.
--- ARGV: as in the script; the last two, which are removed, are the largest number of messages of
---       a partition, and the largest sum of the bytes of their records.
+-- ARGV: as in the script; the last two, which are removed, are the maximum number of messages in a
+--       partition, and the maximum sum of the sizes of their records in bytes.
 
 local max_bytes, max_messages = tonumber(table.remove(ARGV)), tonumber(table.remove(ARGV))
 local SAMPLE = 128
