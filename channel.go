@@ -110,7 +110,7 @@ func (t *Ticker) Reset(d time.Duration) {
 // Ticks returns an iterator that yields the current time at multiples of d from the start of the
 // loop, each time up to one tick of the wheel late. Each loop has its own ticker, which is stopped
 // when the loop is left. The loop ends when the wheel is stopped. A tick that comes while the body
-// runs waits; later ticks are dropped. Ticks panics if d is not positive.
+// runs waits; any more are dropped. Ticks panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
@@ -259,8 +259,8 @@ func (e *emitter) empty() bool {
 // [ErrStopped]. If d is zero or negative, Sleep returns immediately: ctx.Err() if ctx has ended,
 // and nil otherwise. [TimingWheel.Flush] makes Sleep return nil early. Sleep panics if ctx is nil.
 //
-// Do not call Sleep from a callback if the wheel is Manual or has the [Inline] executor, because
-// the callback would block the wheel that is to wake it.
+// Do not call Sleep from one of the wheel's callbacks if the wheel is Manual or has the [Inline]
+// executor, because the callback would block the wheel that is to wake it.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	mustHaveContext(ctx, "Sleep")
 	if err := ctx.Err(); err != nil || d <= 0 {

@@ -34,7 +34,7 @@ type Stats struct {
 	Fired     uint64        // callbacks and payloads that were claimed
 	Stopped   uint64        // timers that Stop or RemoveAll removed, except plans that were stopped during a run
 	Discarded uint64        // timers that were pending when the wheel was stopped
-	Postponed uint64        // deadline changes; changes to a later deadline count once, when the old bucket expires
+	Postponed uint64        // deadline changes; changes to a later deadline count once, if the old bucket expires
 	Rejected  uint64        // timers that were not armed because the wheel was stopped
 	Flushed   uint64        // timers that Flush made due
 	Moved     uint64        // timers that were taken out of a bucket in a coarser level and placed again
@@ -311,8 +311,8 @@ func (h Histogram) Count() uint64 {
 	return n
 }
 
-// Quantile returns an upper bound on the q-quantile, at most a quarter or 256ns too high, whichever
-// is more. It returns 0 for an empty histogram. q is clamped to [0, 1], and NaN counts as 0.
+// Quantile returns an upper bound on the q-quantile, at most a quarter or 256ns too high up to 2.4
+// days. It returns 0 for an empty histogram. q is clamped to [0, 1], and NaN counts as 0.
 func (h Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0

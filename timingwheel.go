@@ -297,7 +297,7 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // that can stop or reschedule the timer. [Options.Executor] determines which goroutine runs f. If d
 // is zero or negative, f starts immediately, on another goroutine and possibly before AfterFunc
 // returns. In Manual mode f runs in the next [TimingWheel.Advance] instead. A d beyond the clock's
-// range (2^44 ticks and at most 292 years from New) never passes.
+// range (2^44 ticks, but at most 292 years, from New) never passes.
 //
 // On a stopped wheel AfterFunc arms nothing and returns the zero Timer. It panics if f is nil or if
 // a shard already has 2^29 timers. It is O(1) amortised, never waits for a callback, and usually

@@ -140,8 +140,8 @@ func (d *Delivery) Ack(ctx context.Context) error {
 }
 
 // Release returns the message to the queue unchanged. The message is due immediately, and neither
-// an attempt nor a crash is counted. Call Release for unhandled messages before the program
-// terminates. Release returns the same errors as [Delivery.Ack].
+// an attempt nor a crash is counted. [Queue.Close] does this for messages that are not settled.
+// Release returns the same errors as [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{}, nil)
 }

@@ -153,8 +153,8 @@ func checkLost(q *Queue, auditor driver.Auditor, losses []loss) (faults []fault,
 }
 
 // Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
-// repairs it if repair is true: see [driver.Auditor]. The cost is O(n) in the number of messages.
-// On Redis an audit works in small steps. In a directory nothing is repaired, and other calls wait
+// repairs it if repair is true: see [driver.Auditor]. The cost is O(n log n) for n messages. On
+// Redis an audit works in small steps. In a directory nothing is repaired, and other calls wait
 // while a partition is audited. After an error the report contains the faults that were found
 // before it. The error wraps [errors.ErrUnsupported] if the store does not support audits.
 func (q *Queue) Audit(ctx context.Context, repair bool) (driver.AuditReport, error) {

@@ -176,7 +176,7 @@ type ConsumerOptions struct {
 	// the delivery and the error that the handler returned or [Delivery.Nack] received, or a
 	// [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative
 	// delay counts as 0. Backoff is called on the goroutine that ran the handler or calls Nack. If
-	// it panics, the delay is one second. Defaults to Exponential(time.Second, time.Hour).
+	// it panics, the delay is one second. Defaults to [Exponential](time.Second, time.Hour).
 	Backoff func(d *Delivery, err error) time.Duration
 
 	// MaxCrashes is the number of crashes after which a message becomes a dead letter, or a

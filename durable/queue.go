@@ -519,9 +519,9 @@ const closeTime = 5 * time.Second
 
 // Close closes the queue. It stops claiming messages, cancels the contexts of handlers with
 // [ErrClosed] as the cause, and waits one second for the handlers. It then releases all messages
-// that this process has claimed and not settled, including messages from [Queue.Take]. A release
-// counts neither as an attempt nor as a crash. Calls that change something return ErrClosed, unless
-// the store has already received them.
+// that q has claimed and not settled, including messages from [Queue.Take]. A release counts
+// neither as an attempt nor as a crash. Calls that change something return ErrClosed, unless the
+// store has already received them.
 //
 // Close returns immediately if the process holds no messages. It returns after five seconds if the
 // store is unreachable or does not answer. If so, messages are redelivered when their leases

@@ -11,8 +11,8 @@ import (
 // [Queue.Consume], and with other processes.
 //
 // A receiver prefetches messages for the next calls. If the context of a call ends after a message
-// has begun for that call, the message is kept for the next call, and is released if none takes it
-// within about 100 ms. If Take is not called for as long as ConsumerOptions.Membership, the
+// has begun for that call, the message is kept for the next call, and is released if no call takes
+// it within about 100 ms. If Take is not called for as long as ConsumerOptions.Membership, the
 // receiver releases the messages that it has prefetched. The next call claims again.
 type Receiver struct {
 	q    *Queue

@@ -17,9 +17,9 @@ import (
 // with 7 hours, the times differ from day to day.
 //
 // If the clocks are set forward and multiples fall into the gap, one run at the time of the change
-// replaces them. If the clocks are set back, multiples occur twice. If they are set back by d or
-// more, a run takes place both times, so that no pause is longer than d. Otherwise a run takes
-// place only the first time, so that a daily run takes place once a day.
+// replaces them. If the clocks are set back, multiples occur twice. If the change is at least d, a
+// run takes place both times, so that no pause is longer than d. Otherwise a run takes place only
+// the first time, so that a daily run takes place once a day.
 //
 // Runs follow wall-clock steps as [timingwheel.Scheduler] describes. Aligned panics if d is not
 // positive or loc is nil.

@@ -60,8 +60,8 @@ func (c *Clock) Add(d time.Duration) {
 // Set panics if t is before the current time, because a wheel cannot go back. A callback of the
 // wheel must not call Set or Add. After the wheel's Stop only the Mock's timers fire.
 //
-// The Mock sleeps for a millisecond after each of its timers and whenever Set stops, so that other
-// goroutines can run.
+// The Mock sleeps for a millisecond after each of its timers and after every step of Set, so that
+// other goroutines can run.
 func (c *Clock) Set(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

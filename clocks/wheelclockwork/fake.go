@@ -22,9 +22,8 @@ import (
 //
 // FakeClock differs from clockwork's in three ways. Deadlines are rounded up to a tick of the
 // wheel, so a test that uses fractions of a millisecond sets [timingwheel.Options.Tick].
-// Ticker.Reset panics if its duration is not positive, as in package time. A running ticker that is
-// reset ticks with the new period only, whereas clockwork's ticks with both periods and continues
-// after Stop.
+// Ticker.Reset panics if its duration is not positive, as in package time. Stop ends a ticker that
+// was reset while it ran, whereas clockwork's ticker ticks on and counts twice in BlockUntil.
 //
 // All methods may be called at any time from any goroutine, unless documented otherwise. Once the
 // wheel is stopped, no timer fires, and Sleep with a positive duration does not return.

@@ -80,9 +80,9 @@ type Config struct {
 // The next Claim from a partition ends its expired leases. A leased message is scheduled again,
 // unchanged. A firing message counts one more crash and is scheduled again: at its old due time
 // after the first crash, and then with a delay that starts at one second and doubles with each
-// crash, up to a minute. A message that has reached Claim.MaxCrashes becomes dead instead. The
-// reason is "the consumer process ended or hung N times during delivery, last P", where P describes
-// the process that had begun the message, such as "pid 7 on host h".
+// crash, up to a minute. A message that has reached Claim.MaxCrashes becomes dead instead. Either
+// way its Reason becomes "the consumer process ended or hung N times during delivery, last P", for
+// N crashes and a description P of the process that had begun it, such as "pid 7 on host h".
 //
 // From its second crash on, a message is a suspect: it may be the cause of the crashes. It begins
 // only with OpBegin, which a process applies to one suspect at a time.

@@ -81,7 +81,7 @@ func recordError(span trace.Span, err error) {
 
 // Enqueue calls [durable.Queue.Enqueue] in a span, and returns its results. The message carries the
 // span's context: a copy of m.Headers gets the propagator's headers that are valid and within the
-// limits. The attribute timingwheel.headers.omitted names the others, if they are UTF-8.
+// limits. The attribute timingwheel.headers.omitted names the others whose names are UTF-8.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Options().Queue, trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Options().Queue, "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))

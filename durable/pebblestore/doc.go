@@ -12,10 +12,10 @@
 //
 // # Durability of a call that has returned
 //
-// Put, and each transition except Begin, Release and Extend, returns after its changes are synced
-// to the disk. Calls that arrive together share a sync. Each call takes effect as a whole or not at
-// all. A call that waits also waits for the syncs of earlier calls, on which its status may depend.
-// Reads and claims do not wait: they may see a change that a power failure can still undo.
+// Put, and each transition except Claim, Begin, Release and Extend, returns after its changes are
+// synced to the disk. Calls that arrive together share a sync. Each call takes effect as a whole or
+// not at all. A call that waits also waits for the syncs of earlier calls, on which its status may
+// depend. Reads and claims do not wait: they may see a change that a power failure can still undo.
 //
 // Extend writes nothing, and neither does a Claim that begins no message and finds no crash. If no
 // message has been claimed for some seconds, a Claim may wait for a sync that reserves tokens.

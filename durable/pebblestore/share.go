@@ -132,7 +132,7 @@ func Connect(dir string) (*Store, error) {
 // Options.Socket is ignored. Calls that change something return [driver.ErrInvalid].
 //
 // The copy is a directory in dir with links to most files, and Close removes it. If a process has
-// dir open with Options.Socket, that process makes it. If no process has dir open, OpenSnapshot
+// dir open with Options.Socket, that process makes the copy. If none has dir open, OpenSnapshot
 // locks dir while copying, which takes milliseconds. Otherwise it returns [driver.ErrLocked].
 //
 // On a read-only file system, OpenSnapshot makes no copy. On Linux it then returns ErrLocked if any

@@ -275,7 +275,7 @@ func (s *Store) reopen(e *engine) *engine {
 // The store stays in use. If dir is on the same file system, Backup links most files and copies
 // some megabytes. A linked file takes up space until it is removed from both directories.
 //
-// Backup returns context.Cause(ctx) if ctx ends before copying begins, [driver.ErrInvalid] if dir
+// Backup returns the cause of ctx if ctx ends before copying begins, [driver.ErrInvalid] if dir
 // exists, and [driver.ErrClosed] or [driver.ErrUnavailable] as other calls do. After any error but
 // ErrInvalid, dir does not exist.
 func (s *Store) Backup(ctx context.Context, dir string) error {

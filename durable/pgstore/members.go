@@ -33,7 +33,7 @@ WHERE m.queue = $1::int AND m.until - b.ms > b.now ORDER BY m.name`)
 )
 
 // Heartbeat implements [driver.Backend]. It is O(m) for m members, and waits for other heartbeats
-// in the queue.
+// for the queue.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) (all []driver.Member, err error) {
 	info, _ := json.Marshal(member) // cannot fail
 	err = b.call(ctx, "heartbeat", func(ctx context.Context, id *queueID) error {

@@ -201,8 +201,8 @@ func (l queues) Queues(ctx context.Context) (names []string, err error) {
 	return names, failure(ctx, "list the queues", err)
 }
 
-// DeleteQueue deletes messages in steps of 10,000. A message in a transaction that commits later
-// remains in the table, where no queue finds it.
+// DeleteQueue deletes messages in steps of 10,000. A message enqueued in a transaction that commits
+// later remains in the table, where no queue finds it.
 func (l queues) DeleteQueue(ctx context.Context, queue string) error {
 	s := l.s
 	if err := s.usable(ctx); err != nil {

@@ -71,8 +71,8 @@ type Options struct {
 
 	// NotifyTx makes [EnqueueTx] and [RescheduleTx] send a hint to consumers when the transaction
 	// commits, if the message is due before all others in its partition. Such a message is then on
-	// time even if its delay is shorter than ConsumerOptions.Fallback. The server commits
-	// transactions that notify one at a time, so many of them limit its commit rate.
+	// time even if its delay is shorter than ConsumerOptions.Fallback. The server commits such
+	// transactions one at a time, so a large number of them limits its commit rate.
 	NotifyTx bool
 
 	// AllowLossOnCrash lets Open accept a server that may lose or damage what it has committed: see

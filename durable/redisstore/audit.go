@@ -16,8 +16,8 @@ const (
 // Audit implements [driver.Auditor]. It goes through the partition in small steps, between which
 // other calls run. A message that moves at the same time may be counted twice. Each member and each
 // state without a record is counted. A dead letter without a state counts as an orphan; it stays
-// dead, but loses its reason and counts. A repair counts missing keys as lost. The total size of
-// the bodies of dead letters is not checked if their set keeps changing. Audit takes O(n log n).
+// dead, but loses its reason and its counts. A repair counts missing keys as lost. The total size
+// of the bodies of dead letters is not checked if their set keeps changing. Audit takes O(n log n).
 func (b *backend) Audit(ctx context.Context, part int, repair bool) (report driver.AuditReport, err error) {
 	var damaged string
 	if repair { // keys that no claim has missed count as lost

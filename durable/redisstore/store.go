@@ -32,7 +32,7 @@
 // keys that were lost.
 //
 // A Cluster moves a partition between nodes as a whole and blocks both nodes meanwhile. On a
-// Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit its size.
+// Cluster, [Options].PartitionMessages and [Options].PartitionBytes therefore limit a partition.
 //
 // # Server settings
 //

@@ -110,7 +110,7 @@ func Example_fasthttp() {
 // A gRPC server and client. Only the listener and the dialer change. There is little to gain: gRPC
 // sets one deadline for each connection, for the handshake, and its other timeouts are timers.
 // There is also a cost: gRPC pools read buffers and sets TCP_USER_TIMEOUT only if the connection is
-// a *net.TCPConn. So each idle connection keeps its read buffer of 32 KiB. To set TCP_USER_TIMEOUT,
+// not wrapped. So each idle connection keeps its read buffer of 32 KiB. To set TCP_USER_TIMEOUT,
 // use the Control functions of net.ListenConfig and net.Dialer.
 func Example_grpc() {
 	tw, err := timingwheel.New(timingwheel.Options{})
