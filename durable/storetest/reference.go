@@ -280,10 +280,11 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		m.record.Attempts, m.record.Crashes, m.record.Postponed = 0, 0, 0
 		m.reasonOpen = m.reasonOpen || m.record.Reason != ""
 	}
-	if counter := map[driver.Op]*uint64{
+	counters := map[driver.Op]*uint64{
 		driver.OpAck: &r.sums.Acked, driver.OpExpire: &r.sums.Expired, driver.OpBury: &r.sums.Buried, driver.OpCancel: &r.sums.Cancelled,
-	}[op]; counter != nil {
-		*counter++
+	}
+	if n := counters[op]; n != nil {
+		*n++
 	}
 	return true
 }
