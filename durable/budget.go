@@ -21,8 +21,7 @@ type budget struct {
 	joined   time.Time     // when the first heartbeat was answered; used only by consumer.updateShare
 }
 
-// reserve returns how many of n messages, which have takers, may begin now. They may begin until
-// endRound.
+// reserve returns how many of n messages, which have takers, may begin before endRound.
 func (b *budget) reserve(a *admission, n int) int {
 	if n <= 0 {
 		return n
@@ -143,8 +142,7 @@ func (m *poolMember) reserve(used, n int) int {
 	return m.reserved
 }
 
-// endRound records how many handlers the source uses, and whether it is starved. It reserves no
-// others.
+// endRound records how many handlers the source uses and whether it is starved. It reserves none.
 func (m *poolMember) endRound(used int, starved bool) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()

@@ -196,8 +196,7 @@ func (p *partitionClaimer) report(claimed driver.Claimed) {
 	p.reported = time.Now()
 }
 
-// claimDelay returns the time from now until the claimer should claim a message that is due after
-// left.
+// claimDelay returns how long to wait before a claim of a message that is due after left.
 func (p *partitionClaimer) claimDelay(left time.Duration) time.Duration {
 	horizon := p.c.opts.Horizon
 	switch {

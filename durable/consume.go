@@ -189,8 +189,7 @@ const (
 	runOverran  // the handler has not returned after its deadline, and another worker owns the slot
 )
 
-// deliver calls the handler and settles the message. It reports whether the worker still owns its
-// slot.
+// deliver calls the handler and settles the message. It reports whether the worker keeps its slot.
 func (w *workers) deliver(ctx context.Context, d *Delivery, r *run) (ownsSlot bool) {
 	err, exited := errGoexit, true
 	defer func() {

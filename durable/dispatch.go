@@ -57,8 +57,7 @@ type consumerPart struct {
 	left time.Time
 }
 
-// wheelTick is finer than the millisecond resolution of due times, so that rounding up to a tick
-// costs little.
+// wheelTick is finer than the millisecond resolution of due times, so rounding up costs little.
 const wheelTick = 250 * time.Microsecond
 
 // newDispatcher returns a dispatcher for all partitions of a queue, without their claimers.

@@ -25,8 +25,7 @@ func newTaker() *taker { return &taker{ready: make(chan *heldMessage, 1)} }
 // gone reports whether the taker no longer waits.
 func (t *taker) gone() bool { return t.left }
 
-// give passes a begun message to the taker that has waited longest. It returns nil if no taker
-// waits.
+// give passes a begun message to the taker that has waited longest, or returns nil if none waits.
 func (o *handover) give(h *heldMessage, now time.Time) *taker {
 	t, ok := o.takers.pop()
 	if !ok {
@@ -42,8 +41,7 @@ func (o *handover) keep(h *heldMessage) {
 	o.begun.push(h)
 }
 
-// take returns the message that has waited longest. If there is none, it returns nil and the taker
-// waits.
+// take returns the message that has waited longest. Without one it returns nil, and t waits.
 func (o *handover) take(t *taker, now time.Time) *heldMessage {
 	o.used = now
 	h, ok := o.begun.pop()

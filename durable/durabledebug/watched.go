@@ -82,8 +82,7 @@ func (w *watchedQueue) forget() {
 	w.current, w.lists = nil, new(lists)
 }
 
-// document returns the JSON document of the queue with the name, or of the first queue if the name
-// is empty.
+// document returns the JSON document of the named queue, or of the first queue if name is empty.
 func (h *Handler) document(ctx context.Context, name string) (int, *jsonDocument) {
 	d := &jsonDocument{Schema: schemaVersion, Actions: h.Actions, Queues: []entry{}}
 	for _, e := range h.queues.All() {

@@ -92,10 +92,10 @@ func (t *Tester) Pending() (pending []durable.Record) {
 	return pending
 }
 
-// RunDue calls the handler for each message that is due, one at a time, until none is due, and
-// settles the messages: see [durable.Queue.Consume]. This includes messages that become due
-// meanwhile, such as those that the handler enqueues without a delay. The messages of a paused
-// queue, and those whose ExpireAt has passed, are not delivered.
+// RunDue calls the handler for each message that is due or becomes due meanwhile, one at a time,
+// and settles the messages: see [durable.Queue.Consume]. It removes messages whose ExpireAt has
+// passed, and leaves alone the messages of a paused queue and those that Take has returned. No
+// lease expires: Concurrency, Visibility, Membership and Fallback of options have no effect.
 //
 // RunDue returns the events for the outcomes, such as EventAcked, in the order of the deliveries.
 // It fails the test if ctx ends or options are invalid. It must not be called concurrently.
@@ -104,21 +104,31 @@ func (t *Tester) RunDue(ctx context.Context, handler durable.Handler, options du
 	t.mu.Lock()
 	t.events = nil
 	t.mu.Unlock()
-	options.Concurrency = 1
-	for n := t.due(); n > 0; n = t.due() {
+	const long = 100 * 365 * 24 * time.Hour // the handler may move the clock, or stop in a debugger
+	options.Concurrency, options.Visibility, options.Membership = 1, long, long
+	options.Fallback = 500 * time.Millisecond // when the handler has moved the clock
+	stats, err := t.q.Stats(ctx)
+	for err == nil && !t.idle(stats.Firing) {
 		running, stop := context.WithCancel(ctx)
-		err := t.q.Consume(running, func(ctx context.Context, d *durable.Delivery) error {
-			defer func() {
-				if n--; n == 0 {
+		ended := make(chan error, 1)
+		go func() {
+			defer stop()
+			ended <- t.q.Consume(running, func(ctx context.Context, d *durable.Delivery) error {
+				if d.Due.After(t.clock()) { // by up to two milliseconds: it has begun ahead
 					stop()
+					return d.Release(ctx)
 				}
-			}()
-			return handler(ctx, d)
-		}, options)
-		stop()
-		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
-			t.tb.Fatalf("durabletest: %v", err)
+				return handler(ctx, d)
+			}, options)
+		}()
+		for pause := time.Millisecond; running.Err() == nil && !t.idle(stats.Firing); pause = min(2*pause, 50*time.Millisecond) {
+			time.Sleep(pause)
 		}
+		stop()
+		err = cmp.Or(<-ended, context.Cause(ctx))
+	}
+	if err != nil {
+		t.tb.Fatalf("durabletest: %v", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,17 +136,16 @@ func (t *Tester) RunDue(ctx context.Context, handler durable.Handler, options du
 	return t.events
 }
 
-// due returns the number of messages to deliver.
-func (t *Tester) due() (n int) {
+// idle reports whether no messages are to be delivered, and no more are firing than were taken.
+func (t *Tester) idle(taken int) bool {
 	stats, err := t.q.Stats(context.Background())
-	if err != nil {
-		t.tb.Fatalf("durabletest: %v", err)
-	}
 	now := t.clock()
 	for _, r := range t.Pending() {
-		if !stats.Paused && !r.Due.After(now) && (r.ExpireAt.IsZero() || !r.ExpireAt.Before(now)) {
-			n++
+		if r.State == durable.StateFiring {
+			taken--
+		} else if !stats.Paused && !r.Due.After(now) {
+			return false
 		}
 	}
-	return n
+	return err != nil || taken >= 0
 }

@@ -83,14 +83,100 @@ func TestRunDueFollowsTheQueue(t *testing.T) {
 		require.NoError(t, q.Resume(t.Context()))
 		events := test.RunDue(t.Context(), handler, durable.ConsumerOptions{})
 		require.ElementsMatch(t, []string{"first", "second", "third"}, got)
-		acked := 0
+		kinds := make(map[durable.EventKind]int)
 		for _, e := range events {
-			if e.Kind == durable.EventAcked {
-				acked++
-			}
+			kinds[e.Kind]++
 		}
-		require.Equal(t, 3, acked)
+		require.Equal(t, map[durable.EventKind]int{durable.EventAcked: 3, durable.EventExpired: 1}, kinds)
 	}
+}
+
+// RunDue ends whatever becomes of the messages that were due.
+func TestRunDueEnds(t *testing.T) {
+	t.Parallel()
+	q, test := durabletest.New(t, durable.Options{Logger: slog.New(slog.DiscardHandler)})
+	for name, handler := range map[string]durable.Handler{
+		"cancels the other message": func(ctx context.Context, d *durable.Delivery) error {
+			_, err := q.Cancel(ctx, map[string]string{"a": "b", "b": "a"}[d.ID])
+			return err
+		},
+		"cancels itself": func(ctx context.Context, d *durable.Delivery) error {
+			_, err := q.Cancel(ctx, d.ID, durable.Interrupt)
+			<-ctx.Done()
+			return err
+		},
+		"pauses the queue": func(ctx context.Context, _ *durable.Delivery) error { return q.Pause(ctx) },
+		"fails because of a context": func(context.Context, *durable.Delivery) error {
+			return context.Canceled
+		},
+	} {
+		for _, id := range []string{"a", "b"} {
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: id, MaxAttempts: 1})
+			require.NoError(t, err, name)
+		}
+		test.RunDue(t.Context(), handler, durable.ConsumerOptions{})
+		require.NoError(t, q.Resume(t.Context()))
+		_, err := q.CancelAll(t.Context())
+		require.NoError(t, err)
+		n, err := q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
+		require.NoError(t, err)
+		require.Equal(t, name == "fails because of a context", n == 2, name)
+	}
+}
+
+// RunDue neither waits for a message that Take has returned nor delivers it.
+func TestRunDueLeavesTakenMessages(t *testing.T) {
+	t.Parallel()
+	q, test := durabletest.New(t, durable.Options{})
+	enqueue(t, q, "taken", 0)
+	d, err := q.Take(t.Context())
+	require.NoError(t, err)
+	enqueue(t, q, "m", 0)
+	events := test.RunDue(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+	require.Len(t, events, 1)
+	require.Equal(t, "m", events[0].ID)
+	require.NoError(t, d.Ack(t.Context()))
+}
+
+// RunDue neither waits for messages that are due later nor delivers them, although it claims them
+// ahead while the handler runs.
+func TestRunDueLeavesLaterMessages(t *testing.T) {
+	t.Parallel()
+	for _, later := range []time.Duration{1, 3, 50, 450} {
+		synctest.Test(t, func(t *testing.T) {
+			q, test := durabletest.New(t, durable.Options{})
+			enqueue(t, q, "now", 0)
+			enqueue(t, q, "later", later*time.Millisecond)
+			events := test.RunDue(t.Context(), func(context.Context, *durable.Delivery) error {
+				time.Sleep(time.Minute)
+				return nil
+			}, durable.ConsumerOptions{})
+			require.Len(t, events, 1)
+			require.Equal(t, []string{"later"}, ids(test.Pending()))
+		})
+	}
+}
+
+// A handler that moves the clock beyond any lease and takes its time keeps its message.
+func TestRunDueLosesNoLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, test := durabletest.New(t, durable.Options{})
+		handler := func(_ context.Context, d *durable.Delivery) error {
+			test.Advance(24 * time.Hour)
+			time.Sleep(time.Minute)
+			assert.Zero(t, d.Crashes)
+			return nil
+		}
+		key := func(*durable.Delivery) string { return "key" }
+		for _, handler := range []durable.Handler{handler, durable.OneAtATime(key)(handler)} {
+			enqueue(t, q, "a", 0)
+			enqueue(t, q, "b", 0)
+			events := test.RunDue(t.Context(), handler, durable.ConsumerOptions{})
+			require.Len(t, events, 2)
+			require.Equal(t, durable.EventAcked, events[1].Kind)
+		}
+	})
 }
 
 func TestQueueWorksInABubble(t *testing.T) {
