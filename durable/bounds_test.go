@@ -118,22 +118,23 @@ func TestOnErrorMayCallTheQueue(t *testing.T) {
 			reported.Do(func() { _, _ = q.Stats(context.Background()); close(done) })
 		}
 	}})
-	go func() {
-		_ = q.Consume(context.Background(), func(context.Context, *durable.Delivery) error {
-			f.set(failing("Extend", errDown))
-			select {
-			case <-done: // not ctx, which may already have ended if the handler starts late
-			case <-t.Context().Done():
-			}
-			return nil
-		}, durable.ConsumerOptions{Visibility: 400 * time.Millisecond})
-	}()
+	defer q.Close()
+	stop := consume(t, q, func(context.Context, *durable.Delivery) error {
+		f.set(failing("Extend", errDown))
+		select {
+		case <-done: // not ctx, which may already have ended if the handler starts late
+		case <-t.Context().Done():
+		}
+		return nil
+	}, durable.ConsumerOptions{Visibility: 400 * time.Millisecond})
 	enqueue(t, q, "m", 0)
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
 		t.Fatal("OnError deadlocks in Stats")
 	}
+	f.set(func(string) (error, error) { return nil, nil })
+	stop()
 }
 
 // One message may always be claimed, even if it is larger than PrefetchBytes.

@@ -154,7 +154,7 @@ func TestNoEventFollowsTheEndOfItsConsumer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begun := make(chan struct{}, 1)
+			var begun chan struct{} // of the bubble
 			var ended atomic.Bool
 			options := durable.Options{Partitions: 1, OnError: func(error) {}, OnEvent: func(e durable.Event) {
 				if e.Kind == c.last && e.ID == "m" {
@@ -164,6 +164,7 @@ func TestNoEventFollowsTheEndOfItsConsumer(t *testing.T) {
 				}
 			}}
 			faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
+				begun = make(chan struct{}, 1)
 				c.end(t, q, f, begun)
 				assert.True(t, ended.Load(), "the event was not over")
 			})

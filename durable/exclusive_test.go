@@ -190,9 +190,9 @@ func TestMessageWithInvalidKeyBecomesDeadLetter(t *testing.T) {
 	})
 }
 
-// A handler that does not return after its timeout keeps its key.
+// A handler that does not return after its timeout keeps its key. Messages become suspects, so the
+// test is not parallel.
 func TestHandlerKeepsItsKeyAfterItsTimeout(t *testing.T) {
-	t.Parallel()
 	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
 		var c customers
 		handler := durable.Chain(c.handler(func() time.Duration { return 30 * time.Second }), durable.OneAtATime(customer))

@@ -348,6 +348,7 @@ func TestFailedCallAfterATransactionCanBeRepeated(t *testing.T) {
 		require.ErrorIs(t, d.Nack(t.Context(), nil), durable.ErrUnavailable)
 		f.set(working)
 		require.NoError(t, d.Ack(t.Context()))
+		synctest.Wait() // Ack may return before OnEvent is called
 		require.Equal(t, []string{"Claimed", "Begun", "Delivered", "Acked"}, es.kinds("committed"))
 
 		for name, call := range map[string]func(d *durable.Delivery) error{
@@ -369,6 +370,7 @@ func TestFailedCallAfterATransactionCanBeRepeated(t *testing.T) {
 			require.ErrorIs(t, d.Ack(t.Context()), durable.ErrOutcomeUnknown)
 			_, err := q.Get(t.Context(), name)
 			require.NoError(t, err, "it was not acknowledged")
+			synctest.Wait()
 			require.NotContains(t, es.kinds(name), "Acked")
 			_, err = q.CancelAll(t.Context())
 			require.NoError(t, err)

@@ -91,7 +91,12 @@ func (r *randomEnds) n(most int) int {
 	return r.random.IntN(most)
 }
 
-func (r *randomEnds) pause(most time.Duration) { time.Sleep(time.Duration(r.n(int(most)))) }
+func (r *randomEnds) pause(most time.Duration) {
+	r.mu.Lock()
+	d := r.random.Int64N(int64(most))
+	r.mu.Unlock()
+	time.Sleep(time.Duration(d))
+}
 
 func (r *randomEnds) run() {
 	r.receiver = receiver(r.t, r.q, durable.ConsumerOptions{Visibility: time.Duration(1+r.n(20)) * time.Second, Membership: 500 * time.Millisecond})
