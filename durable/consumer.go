@@ -190,8 +190,9 @@ func (c *consumer) hints() {
 			continue
 		}
 		reported, pause = "", c.opts.Fallback
-		for _, p := range parts { // messages enqueued in the meantime sent no hint
+		for _, p := range parts { // messages enqueued or interrupted in the meantime sent no hint
 			p.claimer.wake()
+			p.interrupt("")
 		}
 		for h := range hints {
 			switch {

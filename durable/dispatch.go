@@ -161,8 +161,7 @@ func (d *dispatcher) setMembers(own func(int) bool, freeOthers, freeElsewhere in
 }
 
 // heartbeat sets the own partitions of a member, what waits and runs in it, and the number of
-// takers that were free at some time since the last heartbeat, or the one before if that was just
-// now.
+// takers that were free at some time since the last heartbeat, or the one before if it is recent.
 func (d *dispatcher) heartbeat(m *driver.Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -596,13 +595,13 @@ func (d *dispatcher) extend(h *heldMessage) {
 	})
 }
 
-// interrupt extends the lease of a message that was cancelled, if its handler runs here. The answer
-// interrupts the handler.
+// interrupt extends the lease of a message, or of all messages if id is empty, if its handler runs
+// here. The answer interrupts the handler if the message was cancelled.
 func (p *consumerPart) interrupt(id string) {
 	p.d.mu.Lock()
 	defer p.d.unlock()
 	for h := range p.d.held {
-		if h.part == p && h.record.ID == id && h.renew && h.state == heldTaken {
+		if h.part == p && (id == "" || h.record.ID == id) && h.renew && h.state == heldTaken {
 			p.d.extend(h)
 		}
 	}
