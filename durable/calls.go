@@ -94,8 +94,7 @@ func (c *caller) call(ctx context.Context, do func(ctx context.Context, call dri
 				return fmt.Errorf("%w: its clock was ahead of the estimate in several consecutive calls (%w)",
 					ErrUnavailable, err)
 			}
-			// No copy has taken effect. The estimate of the store's clock was wrong, or the clock
-			// was set.
+			// No copy has taken effect: the clock was estimated wrongly, or was set.
 			c.p.clock.refused(late.Now)
 			call.NotAfter = c.p.notAfter()
 			err = do(ctx, call)

@@ -61,7 +61,7 @@ var eventNames = []string{
 	"Rebalanced", "Error",
 }
 
-// String returns the name of the kind without its prefix, or "EventKind(n)" if n is not declared.
+// String returns the name of the kind without its prefix, or "EventKind(n)" for an undeclared one.
 func (k EventKind) String() string {
 	if k == 0 || int(k) > len(eventNames) {
 		return "EventKind(" + strconv.Itoa(int(k)) + ")"

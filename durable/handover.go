@@ -68,8 +68,7 @@ func (o *handover) idle(now time.Time) time.Duration {
 	return now.Sub(o.used)
 }
 
-// mostWaiting returns the most takers that have waited at any time in the last period, or a little
-// longer.
+// mostWaiting returns the most takers that have waited at a time in about the last period.
 func (o *handover) mostWaiting(now time.Time, period time.Duration) int {
 	if now.Sub(o.reset) >= period {
 		o.before, o.most, o.reset = o.most, o.takers.len(), now

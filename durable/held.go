@@ -113,8 +113,7 @@ func (h *heldMessage) suspect() bool { return contract.CrashDelay(h.record.Crash
 // delivery is over and its handler has returned, or was abandoned. Other suspects wait unbegun.
 var turn atomic.Pointer[heldMessage]
 
-// endTurn ends the turn of the message if it has one. The check of each dispatcher soon begins the
-// next suspect.
+// endTurn ends any turn of the message. The check of a dispatcher soon begins the next suspect.
 func (h *heldMessage) endTurn() {
 	if h.suspect() {
 		turn.CompareAndSwap(h, nil)

@@ -322,8 +322,7 @@ func (e *BatchError) Unwrap() []error {
 	return failed
 }
 
-// putAll passes to each partition as many messages at a time as there is room for, so that they
-// share calls.
+// putAll passes each partition as many messages at a time as there is room for, to share calls.
 func putAll(ctx context.Context, q *Queue, requests []putRequest) error {
 	calls := make([]*call[putRequest, driver.Status], len(requests))
 	errs := make([]error, len(requests))

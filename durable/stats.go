@@ -24,8 +24,7 @@ type Counts struct {
 
 	// Unreadable is the number of scheduled messages that a consumer has tried to claim and that
 	// this version of the program cannot read: a newer version enqueued them, or they are damaged.
-	// They stay in the queue for a newer version, do not delay other messages, and are not counted
-	// in Scheduled.
+	// They stay for a newer version, delay no other messages, and are not counted in Scheduled.
 	Unreadable int64
 
 	driver.Counters // since the queue was created

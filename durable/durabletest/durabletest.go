@@ -15,6 +15,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,9 +94,10 @@ func (t *Tester) Pending() (pending []durable.Record) {
 }
 
 // RunDue calls the handler for each message that is due or becomes due meanwhile, one at a time,
-// and settles the messages: see [durable.Queue.Consume]. It removes messages whose ExpireAt has
-// passed, and leaves alone the messages of a paused queue and those that Take has returned. No
-// lease expires: Concurrency, Visibility, Membership and Fallback of options have no effect.
+// and settles the messages: see [durable.Queue.Consume]. It removes due messages whose ExpireAt has
+// passed. It leaves alone the messages of a paused queue, and those that Take has returned until
+// their leases end. The leases of RunDue do not end. Concurrency, Visibility, Membership, Horizon,
+// Fallback and SlowHandler of options have no effect.
 //
 // RunDue returns the events for the outcomes, such as EventAcked, in the order of the deliveries.
 // It fails the test if ctx ends or options are invalid. It must not be called concurrently.
@@ -104,24 +106,26 @@ func (t *Tester) RunDue(ctx context.Context, handler durable.Handler, options du
 	t.mu.Lock()
 	t.events = nil
 	t.mu.Unlock()
-	const long = 100 * 365 * 24 * time.Hour // the handler may move the clock, or stop in a debugger
 	options.Concurrency, options.Visibility, options.Membership = 1, long, long
-	options.Fallback = 500 * time.Millisecond // when the handler has moved the clock
-	stats, err := t.q.Stats(ctx)
-	for err == nil && !t.idle(stats.Firing) {
+	options.Horizon, options.Fallback = 10*time.Millisecond, 500*time.Millisecond // the handler may move the clock
+	var handlers atomic.Int32
+	err := context.Cause(ctx)
+	for err == nil && !t.idle() {
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() {
 			defer stop()
 			ended <- t.q.Consume(running, func(ctx context.Context, d *durable.Delivery) error {
-				if d.Due.After(t.clock()) { // by up to two milliseconds: it has begun ahead
+				if d.Due.After(t.clock()) { // the message has begun ahead, or the clock was set back
 					stop()
 					return d.Release(ctx)
 				}
+				handlers.Add(1)
+				defer handlers.Add(-1)
 				return handler(ctx, d)
 			}, options)
 		}()
-		for pause := time.Millisecond; running.Err() == nil && !t.idle(stats.Firing); pause = min(2*pause, 50*time.Millisecond) {
+		for pause := time.Millisecond; running.Err() == nil && (handlers.Load() > 0 || !t.idle()); pause = min(2*pause, 50*time.Millisecond) {
 			time.Sleep(pause)
 		}
 		stop()
@@ -136,16 +140,17 @@ func (t *Tester) RunDue(ctx context.Context, handler durable.Handler, options du
 	return t.events
 }
 
-// idle reports whether no messages are to be delivered, and no more are firing than were taken.
-func (t *Tester) idle(taken int) bool {
-	stats, err := t.q.Stats(context.Background())
+// long is the lease of a message that RunDue delivers. A test may stop in a debugger.
+const long = 100 * 365 * 24 * time.Hour
+
+// idle reports whether no message is due, and none that RunDue has begun is firing.
+func (t *Tester) idle() bool {
+	stats, _ := t.q.Stats(context.Background()) // Pending reports the error
 	now := t.clock()
-	for _, r := range t.Pending() {
-		if r.State == durable.StateFiring {
-			taken--
-		} else if !stats.Paused && !r.Due.After(now) {
-			return false
+	return !slices.ContainsFunc(t.Pending(), func(r durable.Record) bool {
+		if left := r.LeaseEnd.Sub(now); r.State == durable.StateFiring && left > 0 {
+			return left > long/2
 		}
-	}
-	return err != nil || taken >= 0
+		return !stats.Paused && !r.Due.After(now)
+	})
 }

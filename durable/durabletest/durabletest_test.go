@@ -91,36 +91,45 @@ func TestRunDueFollowsTheQueue(t *testing.T) {
 	}
 }
 
-// RunDue ends whatever becomes of the messages that were due.
+// RunDue ends if due messages are not delivered, or their last handler fails.
 func TestRunDueEnds(t *testing.T) {
 	t.Parallel()
 	q, test := durabletest.New(t, durable.Options{Logger: slog.New(slog.DiscardHandler)})
-	for name, handler := range map[string]durable.Handler{
-		"cancels the other message": func(ctx context.Context, d *durable.Delivery) error {
-			_, err := q.Cancel(ctx, map[string]string{"a": "b", "b": "a"}[d.ID])
+	for name, c := range map[string]struct {
+		handler durable.Handler
+		calls   int
+		dead    int
+	}{
+		"cancels the other message": {func(ctx context.Context, d *durable.Delivery) error {
+			r, err := q.Cancel(ctx, map[string]string{"a": "b", "b": "a"}[d.ID])
+			assert.Equal(t, durable.ResultCancelled, r)
 			return err
-		},
-		"cancels itself": func(ctx context.Context, d *durable.Delivery) error {
-			_, err := q.Cancel(ctx, d.ID, durable.Interrupt)
+		}, 1, 0},
+		"cancels itself": {func(ctx context.Context, d *durable.Delivery) error {
+			r, err := q.Cancel(ctx, d.ID, durable.Interrupt)
+			assert.Equal(t, durable.ResultInterrupted, r)
 			<-ctx.Done()
 			return err
-		},
-		"pauses the queue": func(ctx context.Context, _ *durable.Delivery) error { return q.Pause(ctx) },
-		"fails because of a context": func(context.Context, *durable.Delivery) error {
-			return context.Canceled
-		},
+		}, 2, 0},
+		"pauses the queue":           {func(ctx context.Context, _ *durable.Delivery) error { return q.Pause(ctx) }, 1, 0},
+		"fails because of a context": {func(context.Context, *durable.Delivery) error { return context.Canceled }, 2, 2},
 	} {
+		calls := 0
 		for _, id := range []string{"a", "b"} {
 			_, err := q.Enqueue(t.Context(), durable.Message{ID: id, MaxAttempts: 1})
 			require.NoError(t, err, name)
 		}
-		test.RunDue(t.Context(), handler, durable.ConsumerOptions{})
+		test.RunDue(t.Context(), func(ctx context.Context, d *durable.Delivery) error {
+			calls++
+			return c.handler(ctx, d)
+		}, durable.ConsumerOptions{})
+		require.Equal(t, c.calls, calls, name)
 		require.NoError(t, q.Resume(t.Context()))
 		_, err := q.CancelAll(t.Context())
 		require.NoError(t, err)
 		n, err := q.DeleteAllDead(t.Context(), durable.DeadFilter{All: true})
 		require.NoError(t, err)
-		require.Equal(t, name == "fails because of a context", n == 2, name)
+		require.Equal(t, c.dead, n, name)
 	}
 }
 

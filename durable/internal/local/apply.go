@@ -155,8 +155,7 @@ func (t *tx) extend(c *driver.Change, o *driver.Outcome) {
 	}
 }
 
-// end ends a lease by a transition of its holder. A message that has not begun can only be
-// released.
+// end ends a lease by a transition of its holder. An unbegun message can only be released.
 func (t *tx) end(op driver.Op, c *driver.Change) (driver.Status, error) {
 	p := t.p
 	l := p.leases.held(c)
@@ -209,8 +208,7 @@ func (t *tx) repeat(op driver.Op, c *driver.Change) (driver.Status, error) {
 	return driver.StatusDone, nil
 }
 
-// cancelOrReschedule cancels or reschedules a message that has not begun, and ends its lease if it
-// has one.
+// cancelOrReschedule cancels or reschedules a message that has not begun, and ends any lease.
 func (t *tx) cancelOrReschedule(op driver.Op, c *driver.Change) (driver.Status, error) {
 	from, err := t.p.table.find(c.ID)
 	if err != nil || from.kind != kindScheduled {
