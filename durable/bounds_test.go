@@ -133,7 +133,7 @@ func TestOnErrorMayCallTheQueue(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("OnError deadlocks in Stats")
 	}
-	f.set(func(string) (error, error) { return nil, nil })
+	f.set(working)
 	stop()
 }
 

@@ -192,16 +192,29 @@ func (c *consumer) hints() {
 		reported, pause = "", c.opts.Fallback
 		for _, p := range parts { // messages enqueued or interrupted in the meantime sent no hint
 			p.claimer.wake()
-			p.interrupt("")
 		}
+		c.interrupt(func(*heldMessage) bool { return true })
 		for h := range hints {
 			switch {
 			case h.Partition < 0 || h.Partition >= len(parts):
 			case h.ID != "":
-				parts[h.Partition].interrupt(h.ID)
+				c.interrupt(func(m *heldMessage) bool { return m.part == parts[h.Partition] && m.record.ID == h.ID })
 			default:
 				parts[h.Partition].claimer.hint(h.Due)
 			}
+		}
+	}
+}
+
+// interrupt extends the leases of the messages for which ok returns true, if their handlers run.
+// The answer interrupts the handler if the message was cancelled.
+func (c *consumer) interrupt(ok func(*heldMessage) bool) {
+	d := c.dispatcher
+	d.mu.Lock()
+	defer d.unlock()
+	for h := range d.held {
+		if h.renew && h.state == heldTaken && ok(h) {
+			d.extend(h)
 		}
 	}
 }

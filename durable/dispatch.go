@@ -140,8 +140,7 @@ func (d *dispatcher) drain() {
 }
 
 // setMembers records which partitions the consumer owns, and how many of the other members, and of
-// those in other processes, have free takers. It returns the own partitions and whether they have
-// changed.
+// those in other processes, have free takers. It returns its partitions and whether they changed.
 func (d *dispatcher) setMembers(own func(int) bool, freeOthers, freeElsewhere int) (owned []int, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -593,18 +592,6 @@ func (d *dispatcher) extend(h *heldMessage) {
 			d.loseLease(h)
 		}
 	})
-}
-
-// interrupt extends the lease of a message, or of all messages if id is empty, if its handler runs
-// here. The answer interrupts the handler if the message was cancelled.
-func (p *consumerPart) interrupt(id string) {
-	p.d.mu.Lock()
-	defer p.d.unlock()
-	for h := range p.d.held {
-		if h.part == p && (id == "" || h.record.ID == id) && h.renew && h.state == heldTaken {
-			p.d.extend(h)
-		}
-	}
 }
 
 // loseLease drops a message whose lease has expired or is about to expire, and cancels the context

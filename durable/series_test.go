@@ -123,7 +123,10 @@ func TestSeriesBeginsAndEnds(t *testing.T) {
 	})
 	require.NoError(t, err)
 	var runs []time.Duration
-	for range 12 {
+	for i := range 12 {
+		if i == 7 {
+			assert.Equal(t, now.Add(130*time.Minute+time.Millisecond), pending(t, test).Due, "a consumer removes it then")
+		}
 		test.RunDue(t.Context(), func(_ context.Context, d *durable.Delivery) error {
 			assert.Equal(t, "m", d.ID)
 			runs = append(runs, storeTime(t, q).Sub(now))

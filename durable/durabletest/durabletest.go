@@ -93,11 +93,11 @@ func (t *Tester) Pending() (pending []durable.Record) {
 	return pending
 }
 
-// RunDue calls the handler for each message that is due or becomes due meanwhile, one at a time,
-// and settles the messages: see [durable.Queue.Consume]. It removes due messages whose ExpireAt has
-// passed. It leaves alone the messages of a paused queue, and those that Take has returned until
-// their leases end. The leases of RunDue do not end. Concurrency, Visibility, Membership, Horizon,
-// Fallback and SlowHandler of options have no effect.
+// RunDue calls the handler for each message that is due or becomes due during the call, one at a
+// time, and settles the messages: see [durable.Queue.Consume]. It removes due messages whose
+// ExpireAt has passed. It leaves alone the messages of a paused queue, and those that Take has
+// returned until their leases end. The leases of RunDue do not end. Concurrency, Visibility,
+// Membership, Horizon, Fallback and SlowHandler of options have no effect.
 //
 // RunDue returns the events for the outcomes, such as EventAcked, in the order of the deliveries.
 // It fails the test if ctx ends or options are invalid. It must not be called concurrently.
